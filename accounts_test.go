@@ -200,7 +200,7 @@ func TestReadersChangeNothing(t *testing.T) {
 	own := []string{"audit", "read_marks", "console_sessions"}
 	before = kept(s, own...)
 	for _, route := range s.Routes() {
-		address := s.URL + ids.Replace(route.Pattern) + "?agent=echo&id=" + url.QueryEscape(turns[0].ThreadID) + "&who=" + url.QueryEscape(turns[0].Message.Sender.Address)
+		address := s.URL + ids.Replace(route.Pattern) + "?agent=echo&id=" + url.QueryEscape(turns[0].ThreadID) + "&who=" + url.QueryEscape(turns[0].Message.Sender.Address.String())
 		switch {
 		case strings.HasPrefix(route.Pattern, "/console") && (route.Method == http.MethodGet || slices.Contains(readersOwn, route.Pattern)):
 			if route.Pattern != "/console/logout" { // what follows needs the session

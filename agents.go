@@ -625,7 +625,7 @@ func (a *agentSet) takesGuests(name string) bool {
 		return false
 	}
 	guest := identity.Address{Local: "guest", Domain: a.config.Domain}
-	return entry.Settings.Access.Decide(identity.PurposeMessage, guest.String(), nil).Allowed
+	return entry.Settings.Access.Decide(identity.PurposeMessage, identity.Stated(guest.String()), nil).Allowed
 }
 
 // start connects to MCP servers, now or when the server runs.
@@ -674,7 +674,7 @@ func (a *agentSet) names() (list []string) {
 	return list
 }
 
-// namesLocal reports whether a rule of an agent, its approvers or the allow list may be about the whole address of a sender
+// namesLocal reports whether a rule of an agent, its approvers or a list of the operator may be about the whole address of a sender
 // with this local part.
 func (a *agentSet) namesLocal(agent, local string) bool {
 	entry, known := a.registry.Lookup(agent)

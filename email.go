@@ -133,7 +133,7 @@ func (m *modules) mailDelivery(options *email.Options) {
 	options.ReplyTo, options.RepliesToAll = m.followsReplyTo, m.repliesToAll
 	options.Policies = stsFetcher{m.client, m.config.Mail.MTASTSPort}
 	options.Deliveries = mailReports{m.resources, m.delivery}
-	options.Suppressions = suppressions{m.store, m.vault()}
+	options.Suppressions = suppressions{m.store, m.vault(), m.logger}
 	options.Alive = func(ctx context.Context, domain string) { m.delivery.Alive(ctx, email.ChannelName, domain) }
 }
 

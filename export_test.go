@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"inbox/adapters/email"
 	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/internal/httpserver"
@@ -31,6 +32,13 @@ func (s *Server) Routes() []httpserver.Route  { return s.routes }
 func (s *Server) Report(ctx context.Context, record exchange.AuditRecord) error {
 	return reportRecords{s.resources}.Audit(ctx, record)
 }
+
+// Suppressions are what the mail adapter has.
+func (s *Server) Suppressions() email.Suppressions {
+	return suppressions{s.store, s.vault(), s.logger}
+}
+
+func (s *Server) EndSuppressions(ctx context.Context) error { return s.endSuppressions(ctx) }
 
 func (s *Server) SweepOrphans(ctx context.Context) error {
 	_, err := s.sweepOrphans(ctx, orphanIdle)

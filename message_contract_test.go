@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"inbox/exchange"
 	"inbox/inboxtest"
 	"inbox/internal/await"
 	"inbox/internal/webhooksignature"
@@ -286,7 +287,7 @@ func TestMessageContractOfParents(t *testing.T) {
 	l.send("/a2a/asks", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m2","taskId":%q,"role":"ROLE_USER","parts":[{"text":"this one"}]}}}`, task["id"]), "A2A-Version", "1.0")
 	second := l.next().Message
 
-	if first.InReplyTo != "" || second.InReplyTo == "" || second.ThreadID != first.ThreadID || !strings.HasPrefix(first.ThreadID, "c1.") {
+	if first.InReplyTo != "" || second.InReplyTo == "" || second.ThreadID != first.ThreadID || !exchange.IsConversationID(first.ThreadID) {
 		t.Errorf("the first has the thread %q, the second %q and the parent %q", first.ThreadID, second.ThreadID, second.InReplyTo)
 	}
 }

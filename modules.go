@@ -145,7 +145,7 @@ func (o openers) open(ctx context.Context, agent, address, subject string) (exch
 func (o openers) Proves(ctx context.Context, sender normalized.Sender, address string) (*identity.Evidence, error) {
 	for i := range sender.Identities {
 		evidence := &sender.Identities[i]
-		proven, err := o.proves(ctx, evidence, sender.Address, address)
+		proven, err := o.proves(ctx, evidence, address)
 		if err != nil || proven {
 			return evidence, err
 		}
@@ -153,7 +153,7 @@ func (o openers) Proves(ctx context.Context, sender normalized.Sender, address s
 	return nil, nil
 }
 
-func (o openers) proves(ctx context.Context, evidence *identity.Evidence, stated, address string) (bool, error) {
+func (o openers) proves(ctx context.Context, evidence *identity.Evidence, address string) (bool, error) {
 	for module := range o.channels.All() {
 		if module.Opener == nil {
 			continue
@@ -163,10 +163,7 @@ func (o openers) proves(ctx context.Context, evidence *identity.Evidence, stated
 		}
 	}
 
-	if strings.EqualFold(strings.TrimPrefix(stated, "@"), strings.TrimPrefix(address, "@")) {
-		address = stated
-	}
-	return evidence.Vouches(address), nil
+	return evidence.Vouches(address) || strings.EqualFold(evidence.Proven().Mail(), strings.TrimPrefix(address, "@")), nil
 }
 
 // prepareKeys makes the keys of the actors before they are asked for. A database that is down just now must not end the

@@ -163,13 +163,10 @@ func revisers(config *Config) *exchange.Channels {
 }
 
 // senderLists are the operator's lists of senders and hosts that are kept out or let in, as the parts of a node ask for them.
-type senderLists struct {
-	*moderation.Lists
-	domain string
-}
+type senderLists struct{ *moderation.Lists }
 
 func newLists(c *Config, opened *store.Store) *senderLists {
-	return &senderLists{domain: c.Domain, Lists: moderation.New(moderation.Options{
+	return &senderLists{moderation.New(moderation.Options{
 		Source: opened, Domain: c.Domain, Hosts: ownHosts(c), OnlyAllowed: c.Federation.Mode == activitypub.ModeAllowlist,
 	})}
 }
@@ -220,7 +217,7 @@ func (l *senderLists) refusedDelivery(record delivery.Record, reply exchange.Rep
 
 	for address := range strings.SplitSeq(record.Address, ",") {
 		address = strings.TrimSpace(address)
-		if strings.Contains(address, "://") || identity.SameAddress(address, reply.Message.Sender.Address) {
+		if strings.Contains(address, "://") || reply.Message.Sender.Proves(address) {
 			continue
 		}
 		if verdict := l.Address(address); verdict.Refused() {
@@ -233,8 +230,8 @@ func (l *senderLists) refusedDelivery(record delivery.Record, reply exchange.Rep
 
 // ownMessage reports whether the question is one of our own: a conversation that an agent began.
 func (l *senderLists) ownMessage(reply exchange.Reply) bool {
-	sender, err := identity.ParseAddress(reply.Message.Sender.Address)
-	return err == nil && sender.Domain == l.domain
+	speaker := reply.Message.Sender.Speaker()
+	return speaker != nil && speaker.Local()
 }
 
 // listedCaller keeps our agents from calling agents of hosts that are kept out.

@@ -2,14 +2,11 @@ package inbox
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
 	"inbox/engine/store"
-	"inbox/exchange"
 	"inbox/internal/config"
-	"inbox/operator"
 )
 
 const (
@@ -36,6 +33,9 @@ func (r *resources) retain(ctx context.Context) error {
 
 func (r *resources) retainOnce(ctx context.Context) {
 	if r.due(ctx, "messages", retainEvery-time.Second) {
+		if err := r.endSuppressions(ctx); err != nil && ctx.Err() == nil { // before the messages go that end them
+			r.logger.WarnContext(ctx, "suppressions are ended later", "error", err)
+		}
 		removed, err := r.store.Retain(ctx, retentionOf(r.now().config), time.Now())
 		if err != nil && ctx.Err() == nil {
 			r.logger.WarnContext(ctx, "what has reached its end is removed later", "error", err)
@@ -123,44 +123,4 @@ func (m *modules) runErasures(ctx context.Context) error {
 	return m.operator().Erasures.Run(ctx, eraseEvery, func(err error) {
 		m.logger.WarnContext(ctx, "an erasure goes on later", "error", err)
 	})
-}
-
-// suppressions also know the addresses of which only a hash is kept.
-type suppressions struct {
-	rows  *store.Store
-	vault operator.Vault
-}
-
-// MailFailed implements email.Suppressions.
-func (s suppressions) MailFailed(ctx context.Context, failure exchange.MailFailure) (suppressed bool, err error) {
-	return s.rows.MailFailed(ctx, failure)
-}
-
-// Unsuppress implements email.Suppressions.
-func (s suppressions) Unsuppress(ctx context.Context, address string) (lifted bool, err error) {
-	return operator.LiftSuppression(ctx, s.rows, s.vault, address)
-}
-
-// Suppressed implements email.Suppressions.
-func (s suppressions) Suppressed(ctx context.Context, addresses []string) ([]exchange.Suppression, error) {
-	hash, err := operator.ErasedNames(ctx, s.vault)
-	if err != nil {
-		return nil, err
-	}
-	if hash == nil {
-		return s.rows.Suppressed(ctx, addresses)
-	}
-
-	plain, all := map[string]string{}, addresses
-	for _, address := range addresses {
-		hidden := store.ErasedAddress(hash(address))
-		plain[hidden], all = address, append(slices.Clip(all), hidden)
-	}
-	found, err := s.rows.Suppressed(ctx, all)
-	for i := range found {
-		if address, is := plain[found[i].Address]; is {
-			found[i].Address = address
-		}
-	}
-	return found, err
 }

@@ -288,7 +288,7 @@ func stranger(id string) exchange.Inbound {
 		Route: []byte(`{"v":1,"local":"echo","from":{"name":"","address":"ana@peer.test"},"verified":false}`),
 		Message: normalized.Message{
 			ID: id + "@peer.test", ThreadID: id, Recipient: "@echo@localhost:8080", ReceivedVia: normalized.ViaEmail,
-			Sender:     normalized.Sender{Address: "@ana@peer.test", AuthMethod: normalized.AuthNone},
+			Sender:     normalized.Sender{Address: identity.Stated("@ana@peer.test"), AuthMethod: normalized.AuthNone},
 			Parts:      []normalized.Part{normalized.Text("hello " + id)},
 			ReceivedAt: identity.Now(), Raw: normalized.Raw{MediaType: "message/rfc822"},
 			RecipientCapabilities: normalized.RecipientCapabilities{

@@ -162,7 +162,7 @@ func (m *modules) openA2A() (module exchange.Module, err error) {
 		Verifier: currentTokens{m.resources}, Peers: m.takesPeer, Issuers: m.issuerCards, CardKeys: m.keyring.SigningAll,
 		Domain: m.config.Domain, PublicURL: m.config.PublicURL, SupportedInbound: m.inbound(),
 		Receiver: m.pipeline, Directory: m.registry, Turns: m.store, Runs: m.pipeline, Tokens: m.tokens,
-		Claims: m.store.State(), Blobs: m.blobs, Logger: m.logger, Validator: currentValidator{m.resources}, Present: m.demands.Present,
+		Claims: m.store.State(), Conversations: m.store, Blobs: m.blobs, Logger: m.logger, Validator: currentValidator{m.resources}, Present: m.demands.Present,
 		FileURL: m.activitypub.MediaURL, Links: m.activitypub.Links,
 		Push: m.newPush(), WebhookConcurrency: m.config.Queue.DeliveryConcurrency, CallerConcurrency: m.config.A2A.CallerConcurrency,
 		MaxRequestBytes: min(int64(m.config.A2A.MaxRequestBytes), m.bodies.Limit()), Bodies: m.bodies,
@@ -238,8 +238,8 @@ func webhookPair(u *url.URL) string {
 func (m *modules) openChat() (module exchange.Module, err error) {
 	m.chat, err = chat.New(chat.Options{
 		Domain: m.config.Domain, PublicURL: m.config.PublicURL, Issued: issuedTokens{m.a2a}, Receiver: chatReceiver{m.pipeline, m.store, m.logger}, Directory: m.registry, Turns: m.store, Runs: m.pipeline,
-		Tokens: m.tokens, Blobs: m.blobs, Guests: m.takesGuests, Opening: m.opening, Present: m.demands.Present, FileURL: m.activitypub.MediaURL,
-		ToolKind: func(agent, name string) string { return m.now().toolKind(agent, name) }, Tools: chatTools{m.store, m.pipeline}, Memory: m.store,
+		Tokens: m.tokens, Blobs: m.blobs, Guests: m.takesGuests, Secret: m.tokenKey, Opening: m.opening, Present: m.demands.Present, FileURL: m.activitypub.MediaURL,
+		ToolKind: func(agent, name string) string { return m.now().toolKind(agent, name) }, Tools: chatTools{m.store, m.pipeline}, Memory: m.store, Conversations: m.store,
 		Origins: m.config.Chat.AllowedOrigins, WaitLimit: m.config.Chat.Wait, Logger: m.logger,
 	})
 	if err != nil {

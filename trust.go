@@ -32,6 +32,7 @@ type trust struct {
 
 	keyring    *discovery.Keyring
 	networkKey []byte // names networks of senders without proof
+	tokenKey   []byte // of the tokens of demands and of guests' sessions
 	demands    *demand.Service
 }
 
@@ -41,7 +42,11 @@ func newTrust(ctx context.Context, below *resources) (_ *trust, err error) {
 		return nil, err
 	}
 
-	t.demands, err = t.newDemands(ctx)
+	if t.tokenKey, err = t.newTokenKey(ctx); err != nil {
+		return nil, err
+	}
+
+	t.demands, err = t.newDemands()
 	return t, err
 }
 
@@ -92,23 +97,27 @@ func (r replays) Once(ctx context.Context, key string, expires time.Time) (bool,
 	return first, err
 }
 
-const secretNamespace = "policy.secret" // "state" → 32 random bytes, from which the states of demands are derived
+const secretNamespace = "policy.secret" // "state" → 32 random bytes, from which tokens are made
 
-// newDemands makes the service for demands with a secret that all nodes share.
-func (t *trust) newDemands(ctx context.Context) (*demand.Service, error) {
+// newTokenKey returns the key of tokens that all nodes share; it is made when it is missing.
+func (t *trust) newTokenKey(ctx context.Context) ([]byte, error) {
 	fresh := make([]byte, 32)
 	_, _ = rand.Read(fresh) // never fails since Go 1.24
-	secret, _, err := t.vault().PutIfAbsent(ctx, secretNamespace, "state", fresh, time.Time{})
+	key, _, err := t.vault().PutIfAbsent(ctx, secretNamespace, "state", fresh, time.Time{})
 	if err != nil {
-		return nil, fmt.Errorf("make secret of demands: %w", err)
+		return nil, fmt.Errorf("make key of tokens: %w", err)
 	}
+	return key, nil
+}
 
+// newDemands makes the service for demands.
+func (t *trust) newDemands() (*demand.Service, error) {
 	base, err := url.Parse(t.config.PublicURL)
 	if err != nil {
 		return nil, fmt.Errorf("public_url: %w", err)
 	}
 
-	options := demand.Options{Store: t.store, BaseURL: base, Secret: secret, Logger: t.logger}
+	options := demand.Options{Store: t.store, BaseURL: base, Secret: t.tokenKey, Logger: t.logger}
 	if options.Logins, err = t.logins(); err != nil {
 		return nil, err
 	}
@@ -229,7 +238,7 @@ func (a *agentSet) takesPeer(agent string, peer identity.Address) bool {
 		Domain: a.config.Domain, Subject: peer.Acct(), Method: identity.MethodA2AJWT, Assurance: identity.AssuranceAgent,
 		Recipient: entry.Profile.Address, Addressed: identity.AddressedAudience, IssuedAt: time.Now(),
 	})
-	return entry.Settings.Access.Decide(identity.PurposeMessage, peer.String(), []identity.Evidence{proven}).Allowed || a.trustsDomain(peer.Domain)
+	return entry.Settings.Access.Decide(identity.PurposeMessage, identity.Stated(peer.String()), []identity.Evidence{proven}).Allowed || a.trustsDomain(peer.Domain)
 }
 
 // trustsDomain reports whether an entry of [[trust]] in force names a domain or its did:web.

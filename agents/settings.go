@@ -207,7 +207,7 @@ func validApproval(word string) bool {
 // what the caller of that address brings.
 func (s Settings) Decide(purpose string, sender normalized.Sender) identity.Decision {
 	decision := s.Access.Decide(purpose, sender.Address, sender.Identities)
-	if decision.Allowed && sender.CarriedBy != "" {
+	if decision.Allowed && !sender.CarriedBy.IsZero() {
 		if carrier := s.Access.Decide(purpose, sender.CarriedBy, sender.Identities); carrier.Code == identity.CodeAccessDenied {
 			return carrier
 		}

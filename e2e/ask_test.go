@@ -354,8 +354,8 @@ func TestAgentsOfOneServerReachEachOther(t *testing.T) {
 			t.Errorf("the task says %q", text)
 		}
 		asked := worker.last(t)
-		if asked.Sender.Address != "@helper@"+host || len(asked.Sender.Identities) == 0 {
-			t.Errorf("the worker was asked by %s with %+v; want the neighbour with evidence", asked.Sender.Address, asked.Sender.Identities)
+		if asked.Sender.Address.String() != "@helper@"+host || len(asked.Sender.Identities) == 0 {
+			t.Errorf("the worker was asked by %s with %+v; want the neighbour with evidence", asked.Sender.Address.String(), asked.Sender.Identities)
 		}
 	})
 }

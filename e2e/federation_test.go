@@ -43,7 +43,7 @@ func TestTwoServersTalkWithoutTokens(t *testing.T) {
 					t.Errorf("%s says %q", agent, answer)
 				}
 				sender := callee.last(t).Sender
-				if sender.Address != "@"+agent+"@"+hostA || sender.AuthMethod != normalized.AuthA2AJWT || !sender.Verified || len(sender.Identities) == 0 ||
+				if sender.Address.String() != "@"+agent+"@"+hostA || sender.AuthMethod != normalized.AuthA2AJWT || !sender.Verified || len(sender.Identities) == 0 ||
 					sender.Identities[0].Subject != "acct:"+agent+"@"+hostA || sender.Identities[0].Issuer != hostB || sender.Identities[0].Method != identity.MethodA2AJWT {
 					t.Errorf("the callee sees %+v", sender)
 				}

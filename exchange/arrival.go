@@ -66,11 +66,11 @@ func (f ArrivalFilter) Selects(turn *TurnRecord) bool {
 			return false
 		}
 	case SenderAddress:
-		if strings.ToLower(turn.Message.Sender.Address) != value {
+		if strings.ToLower(turn.Message.Sender.Address.String()) != value {
 			return false
 		}
 	case SenderDomain:
-		address := strings.ToLower(turn.Message.Sender.Address)
+		address := strings.ToLower(turn.Message.Sender.Address.String())
 		if at := strings.LastIndexByte(address, '@'); at < 1 || address[at+1:] != value {
 			return false
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"inbox/identity"
 	"inbox/normalized"
 )
 
@@ -188,12 +189,12 @@ type RetryResult struct {
 
 // RetriedTurn is one of them.
 type RetriedTurn struct {
-	ID       string    `json:"id"`
-	Agent    string    `json:"agent"`
-	Sender   string    `json:"sender"`
-	FailedAt time.Time `json:"failed_at"`
-	Failure  string    `json:"failure,omitempty"`
-	Skipped  string    `json:"skipped,omitempty"` // why it does not run again; empty = it does
+	ID       string                 `json:"id"`
+	Agent    string                 `json:"agent"`
+	Sender   identity.StatedAddress `json:"sender"`
+	FailedAt time.Time              `json:"failed_at"`
+	Failure  string                 `json:"failure,omitempty"`
+	Skipped  string                 `json:"skipped,omitempty"` // why it does not run again; empty = it does
 }
 
 // Kinds of a MailFailure and of a Suppression.

@@ -177,3 +177,14 @@ func TestImpostorIsNotMisattributed(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestUnprovenSpeakerIsMarkedAmongProvenOnes: the merged turn has the proof of its last speaker, which is not one of the others.
+func TestUnprovenSpeakerIsMarkedAmongProvenOnes(t *testing.T) {
+	turns := thread("uu")
+	turns[0].Sender.Address = identity.Stated("@boss@corp.test")
+	turns[1].Sender.Identities = []identity.Evidence{{Issuer: "here.test", Subject: "acct:alice@a.test", Method: "m"}}
+	kept, _ := Trim(turns, DefaultPolicy(), start)
+	if got := story(kept); got != "@boss@corp.test (unverified):+u0+@alice@a.test:+u1" {
+		t.Errorf("%q", got)
+	}
+}

@@ -22,14 +22,14 @@ var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func thread(roles string) (turns []normalized.HistoricalMessage) {
 	for i, role := range roles {
 		h := normalized.HistoricalMessage{
-			ID: fmt.Sprint(i), Role: normalized.RoleUser, Sender: normalized.Sender{Address: "@alice@a.test", AuthMethod: normalized.AuthNone},
+			ID: fmt.Sprint(i), Role: normalized.RoleUser, Sender: normalized.Sender{Address: identity.Stated("@alice@a.test"), AuthMethod: normalized.AuthNone},
 			Parts: []normalized.Part{normalized.Text(fmt.Sprintf("%c%d", role, i))}, Timestamp: identity.At(start.Add(time.Duration(i) * time.Minute)),
 		}
 		switch role {
 		case 'a':
-			h.Role, h.Sender.Address = normalized.RoleAssistant, "@echo@here.test"
+			h.Role, h.Sender.Address = normalized.RoleAssistant, identity.Stated("@echo@here.test")
 		case 'b':
-			h.Sender.Address = "@bob@b.test"
+			h.Sender.Address = identity.Stated("@bob@b.test")
 		}
 		turns = append(turns, h)
 	}

@@ -66,34 +66,33 @@ func (a arrangement) write(turns excerpt[normalized.HistoricalMessage], group []
 	}
 
 	merged.Parts = parts
-	merged.Sender.Identities, merged.Sender.CarriedBy = references(merged.Sender.Own()), ""
+	merged.Sender.Identities, merged.Sender.CarriedBy = references(merged.Sender.Own()), identity.StatedAddress{}
 	return merged
 }
 
 // sameSpeaker compares what was proven, too: anyone can write a mail in another person's name.
 func sameSpeaker(a, b *normalized.Sender) bool {
-	return a.Address == b.Address && a.Principal() == b.Principal()
+	return a.Address.LooksLike(b.Address) && a.Principal() == b.Principal()
 }
 
-// attribution names the speaker, and marks one that only claims to be another member of the group. Two who have both proven something
-// and have one address are told apart by what they proved: an address without a confirmation may be another's.
+// attribution names the speaker. The turn has the proof of its last speaker only, so that one who proved nothing is marked beside
+// others who did. Two who have both proven something and have one address are told apart by what they proved: an address without a
+// confirmation may be another's.
 func attribution(turns excerpt[normalized.HistoricalMessage], group []int, speaker *normalized.Sender) string {
-	claimed := len(speaker.Identities) == 0 && slices.ContainsFunc(group, func(i int) bool {
-		other := &turns.at(i).Sender
-		return other.Address == speaker.Address && len(other.Identities) > 0
-	})
-	if claimed {
-		return speaker.Address + " (unverified):"
+	among := func(is func(other *normalized.Sender) bool) bool {
+		return slices.ContainsFunc(group, func(i int) bool { return is(&turns.at(i).Sender) })
 	}
+	name, proof := speaker.Address.String(), speaker.Speaker()
 
-	alike := slices.ContainsFunc(group, func(i int) bool {
-		other := &turns.at(i).Sender
-		return other.Address == speaker.Address && len(other.Identities) > 0 && other.Principal() != speaker.Principal()
-	})
-	if alike {
-		return speaker.Address + " (" + speaker.Identities[0].Subject + "):"
+	switch {
+	case proof == nil && among(func(other *normalized.Sender) bool { return other.Speaker() != nil }):
+		return name + " (unverified):"
+	case proof != nil && among(func(other *normalized.Sender) bool {
+		return other.Address.LooksLike(speaker.Address) && other.Speaker() != nil && other.Principal() != speaker.Principal()
+	}):
+		return name + " (" + proof.Subject + "):"
 	}
-	return speaker.Address + ":"
+	return name + ":"
 }
 
 func references(list []identity.Evidence) []identity.Evidence {

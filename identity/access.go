@@ -39,8 +39,8 @@ type Rule struct {
 
 	// Address is a glob over the sender's address, @local@domain: * is any text of the local part, a label * in front of a
 	// domain is one label, a label ** is one or more. An allow rule wants evidence that vouches for the address; where the
-	// local part is * alone, for its domain. A deny
-	// rule takes the address as it is stated, without regard to case: a lie may only harm the liar.
+	// local part is * alone, for its domain. A deny rule also compares the address as it is stated, without regard to case: a
+	// lie may only harm the liar.
 	Address string
 }
 
@@ -140,13 +140,13 @@ type Decision struct {
 	Reason  string
 }
 
-// Decide reports whether a sender may use the agent for a purpose. Address is the sender's as stated, evidence what is
-// accepted about the sender. The first rule that matches decides. Without one a message is open to all senders with
+// Decide reports whether a sender may use the agent for a purpose. The address that the sender states can only refuse; evidence is
+// what is accepted about the sender. The first rule that matches decides. Without one a message is open to all senders with
 // AccessPublic, to senders with evidence with AccessVerified; tools and skills always need a rule.
-func (p AccessPolicy) Decide(purpose, address string, evidence []Evidence) Decision {
+func (p AccessPolicy) Decide(purpose string, stated StatedAddress, evidence []Evidence) Decision {
 	for i, rule := range p.Rules {
 		switch {
-		case !rule.serves(purpose) || !rule.matches(address, evidence):
+		case !rule.serves(purpose) || !rule.matches(stated, evidence):
 			continue
 		case rule.Effect == EffectAllow:
 			return Decision{Allowed: true, Rule: i}
@@ -187,17 +187,19 @@ func (r Rule) serves(purpose string) bool {
 }
 
 // Matches reports whether the rule is about a sender, whatever its purposes: the evidence that Decide would ask for is there.
-func (r Rule) Matches(address string, evidence []Evidence) bool { return r.matches(address, evidence) }
+func (r Rule) Matches(stated StatedAddress, evidence []Evidence) bool {
+	return r.matches(stated, evidence)
+}
 
 // matches is false for an allow rule that Validate refuses, and true for every other rule that it refuses.
-func (r Rule) matches(address string, evidence []Evidence) bool {
+func (r Rule) matches(stated StatedAddress, evidence []Evidence) bool {
 	if r.Effect != EffectAllow {
-		return r.validate() != nil || r.deniesAddress(address, evidence) && (r.anyone() || slices.ContainsFunc(evidence, r.fits))
+		return r.validate() != nil || r.deniesAddress(stated, evidence) && (r.anyone() || slices.ContainsFunc(evidence, r.fits))
 	}
 	if r.anyone() && r.Address == "" {
 		return r.validate() == nil
 	}
-	return slices.ContainsFunc(evidence, func(e Evidence) bool { return r.fits(e) && r.proven(address, e) }) && r.validate() == nil
+	return slices.ContainsFunc(evidence, func(e Evidence) bool { return r.fits(e) && r.proven(stated, e) }) && r.validate() == nil
 }
 
 // anyone says that the rule asks for no evidence.
@@ -224,31 +226,33 @@ func matchesSubject(pattern, subject string) bool {
 	return pattern == subject
 }
 
-// proven reports whether the address fits and the evidence vouches for it. A glob that leaves the local part open asks for
-// the domain alone; every other one asks for the whole address.
-func (r Rule) proven(address string, e Evidence) bool {
+// proven reports whether the evidence vouches for the address under which the sender speaks, and the rule is about it: evidence about
+// a carrier opens nothing for the people whose messages it brings. An actor whose address is not confirmed has proven its host, which is
+// enough for a glob that leaves the local part open.
+func (r Rule) proven(address StatedAddress, e Evidence) bool {
 	if r.Address == "" {
 		return true
 	}
 	glob, err := parseAddressGlob(r.Address)
-	stated, bad := ParseAddress(address)
+	stated, bad := address.Parse()
 	if err != nil || bad != nil || !glob.matches(stated, false) {
 		return false
 	}
-	return e.Vouches(address) || glob.local == "*" && e.VouchesDomain(stated.Domain)
+	proven, is := e.vouched()
+	return is && proven == stated || glob.local == "*" && e.fromActivityPub() && hostOfIRI(e.Subject) == stated.Domain
 }
 
-// NamesLocal reports whether an allow rule of the policy asks for more than the domain of an address whose local part is
-// the given one: the sender has to prove the whole address then, on whatever domain.
+// NamesLocal reports whether a rule of the policy asks for more than the domain of an address whose local part is the given
+// one: the whole address of such a sender has to be known before the rules are asked, on whatever domain.
 func (p AccessPolicy) NamesLocal(local string) bool {
 	return slices.ContainsFunc(p.Rules, func(r Rule) bool {
 		glob, err := parseAddressGlob(r.Address)
-		return r.Effect == EffectAllow && err == nil && glob.local != "*" && matchStars(strings.ToLower(glob.local), strings.ToLower(local))
+		return err == nil && glob.local != "*" && matchStars(strings.ToLower(glob.local), strings.ToLower(local))
 	})
 }
 
 // deniesAddress compares the address as it is stated, and every address that the evidence proves.
-func (r Rule) deniesAddress(address string, evidence []Evidence) bool {
+func (r Rule) deniesAddress(address StatedAddress, evidence []Evidence) bool {
 	if r.Address == "" {
 		return true
 	}
@@ -257,12 +261,12 @@ func (r Rule) deniesAddress(address string, evidence []Evidence) bool {
 	if err != nil {
 		return true
 	}
-	if stated, err := ParseAddress(address); err == nil && glob.matches(stated, true) {
+	if stated, err := address.Parse(); err == nil && glob.matches(stated, true) {
 		return true
 	}
 
 	return slices.ContainsFunc(evidence, func(e Evidence) bool {
-		proven, ok := e.provenAddress()
+		proven, ok := e.vouched()
 		return ok && glob.matches(proven, true)
 	})
 }

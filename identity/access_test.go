@@ -203,7 +203,7 @@ func TestDecide(t *testing.T) {
 		{"broken deny", AccessPolicy{AccessPublic, []Rule{{Effect: EffectDeny, Address: "x"}}}, "message", "@alice@a.test", []Evidence{alice}, denied(0)},
 		{"no effect", AccessPolicy{AccessPublic, []Rule{{}}}, "message", "@alice@a.test", []Evidence{alice}, denied(0)},
 	} {
-		got := c.policy.Decide(c.purpose, c.address, c.evidence)
+		got := c.policy.Decide(c.purpose, Stated(c.address), c.evidence)
 		if got.Allowed == (got.Reason != "") {
 			t.Errorf("%s: reason %q", c.name, got.Reason)
 		}
@@ -233,11 +233,11 @@ func TestDecideProperties(t *testing.T) {
 		}
 		address := rapid.SampledFrom([]string{"@alice@a.test", "@bob@b.test", ""}).Draw(t, "address")
 		some := rapid.SliceOfN(evidence, 0, 3).Draw(t, "evidence")
-		with := policy.Decide(PurposeMessage, address, append(slices.Clip(some), evidence.Draw(t, "more")))
-		if policy.Decide(PurposeMessage, address, some).Allowed && !with.Allowed {
+		with := policy.Decide(PurposeMessage, Stated(address), append(slices.Clip(some), evidence.Draw(t, "more")))
+		if policy.Decide(PurposeMessage, Stated(address), some).Allowed && !with.Allowed {
 			t.Fatal("more evidence closed the agent")
 		}
-		if policy.Decide(PurposeMessage, address, nil).Allowed {
+		if policy.Decide(PurposeMessage, Stated(address), nil).Allowed {
 			t.Fatal("a stated address opened the agent")
 		}
 	})
@@ -296,6 +296,6 @@ func BenchmarkDecide(b *testing.B) {
 	}
 	policy, evidence := rules(list...), []Evidence{mail("alice@a.test"), slack("slack:T123/U1")}
 	for b.Loop() {
-		policy.Decide(PurposeMessage, "@alice@a.test", evidence)
+		policy.Decide(PurposeMessage, Stated("@alice@a.test"), evidence)
 	}
 }

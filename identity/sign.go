@@ -291,9 +291,29 @@ func (e *Evidence) vouched() (Address, bool) {
 	return account, err == nil
 }
 
-// VouchesDomain reports whether our own ActivityPub transport saw an actor on that very host, whatever its name there.
-func (e *Evidence) VouchesDomain(domain string) bool {
-	return e.fromActivityPub() && hostOfIRI(e.Subject) == domain
+// Local reports whether an agent of this server speaks: the server made the message itself.
+func (e *Evidence) Local() bool {
+	return e.Proof.Type == ProofTransport && e.Method == MethodLocalAgent
+}
+
+// Domain returns the domain that answers for what the evidence is about: that of an address, the host of an actor, or else the
+// issuer's; empty = the evidence names none.
+func (e *Evidence) Domain() string {
+	if proven, is := e.provenAddress(); is {
+		return proven.Domain
+	}
+	for _, name := range [...]string{e.Subject, e.Issuer} {
+		if host := hostOfIRI(name); host != "" {
+			return host
+		}
+	}
+
+	if strings.HasPrefix(e.Issuer, didWeb) {
+		did, _ := parseDIDWeb(e.Issuer)
+		return did.domain
+	}
+	domain, _ := ParseDomain(e.Issuer)
+	return domain
 }
 
 // provenAddress reads a subject that is an address.

@@ -64,3 +64,43 @@ func TestBelieves(t *testing.T) {
 		}
 	}
 }
+
+func TestStatedAddress(t *testing.T) {
+	var read StatedAddress
+	if err := json.Unmarshal([]byte(`"@Echo@here.test"`), &read); err != nil || read.IsZero() || !(StatedAddress{}).IsZero() {
+		t.Errorf("%s, %v", read, err)
+	}
+	for text, want := range map[string]bool{"echo@here.test": true, "acct:ECHO@here.test": true, "@echo@elsewhere.test": false, "": false} {
+		if read.Names(text) != want {
+			t.Errorf("names %q: %v", text, !want)
+		}
+	}
+	if Stated("").Names("") || !read.LooksLike(Stated("@Echo@here.test")) || read.LooksLike(Stated("@echo@here.test")) {
+		t.Error("what looks like the address")
+	}
+}
+
+// TestDomain: the domain that answers for evidence follows from what is proven.
+func TestDomain(t *testing.T) {
+	for want, evidence := range map[string]Evidence{
+		"a.test":      mail("alice@a.test"),
+		"b.test:8443": actor("https://b.test:8443/users/alice"),
+		"login.test":  {Subject: "https://login.test#4711", Issuer: "inbox.test"},
+		"inbox.test":  {Subject: "token:1", Issuer: "inbox.test"},
+		"corp.test":   {Subject: "slack:T1/U1", Issuer: "did:web:corp.test:people"},
+		"chat.test":   {Subject: "slack:T1/U1", Issuer: "https://chat.test/"},
+		"":            {Subject: "slack:T1/U1"},
+	} {
+		if got := evidence.Domain(); got != want {
+			t.Errorf("%s of %s: %q, want %q", evidence.Subject, evidence.Issuer, got, want)
+		}
+	}
+}
+
+// TestRulesThatDenyNamePeople: a sender whom a rule may keep out by name has to be known before the rules are asked.
+func TestRulesThatDenyNamePeople(t *testing.T) {
+	policy := AccessPolicy{AccessPublic, []Rule{{Effect: EffectDeny, Address: "@eve@a.test"}, {Effect: EffectDeny, Address: "@*@b.test"}}}
+	if !policy.NamesLocal("Eve") || policy.NamesLocal("alice") {
+		t.Error("names of rules that deny")
+	}
+}

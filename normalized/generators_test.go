@@ -185,12 +185,12 @@ func drawEvidence(t *rapid.T) identity.Evidence {
 }
 
 func drawSender(t *rapid.T) Sender {
-	s := Sender{Address: drawAddress(t), DisplayName: maybe(t, of(nameText)), AuthMethod: AuthNone}
+	s := Sender{Address: identity.Stated(drawAddress(t)), DisplayName: maybe(t, of(nameText)), AuthMethod: AuthNone}
 	if rapid.Bool().Draw(t, "verified") {
 		s.AuthMethod, s.Verified = AuthEmailDMARC, true
 		s.KeyID = maybe(t, of(idText))
 		s.Identities = several(t, 1, 3, drawEvidence)
-		s.CarriedBy = maybe(t, drawAddress)
+		s.CarriedBy = identity.Stated(maybe(t, drawAddress))
 	}
 	s.Profile = maybe(t, pointer(drawProfile))
 	return s

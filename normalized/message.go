@@ -64,17 +64,17 @@ const (
 
 // Sender is who speaks (message contract, section 2). Agents authorize on Identities alone.
 type Sender struct {
-	Address     string              `json:"address"` // canonical @user@domain
-	DisplayName string              `json:"display_name,omitempty"`
-	Profile     *SenderProfile      `json:"profile,omitempty"` // context, never authorization
-	AuthMethod  string              `json:"auth_method"`
-	Verified    bool                `json:"verified"` // the transport's own proof was checked here; authorizes nothing alone
-	KeyID       string              `json:"key_id,omitempty"`
-	Identities  []identity.Evidence `json:"identities,omitempty"`
+	Address     identity.StatedAddress `json:"address"` // canonical @user@domain; to be shown, see identity.StatedAddress
+	DisplayName string                 `json:"display_name,omitempty"`
+	Profile     *SenderProfile         `json:"profile,omitempty"` // context, never authorization
+	AuthMethod  string                 `json:"auth_method"`
+	Verified    bool                   `json:"verified"` // the transport's own proof was checked here; authorizes nothing alone
+	KeyID       string                 `json:"key_id,omitempty"`
+	Identities  []identity.Evidence    `json:"identities,omitempty"`
 
 	// CarriedBy is the address of the caller that brought the message of someone else, such as a connector; empty = the sender
 	// came without one.
-	CarriedBy string `json:"carried_by,omitempty"`
+	CarriedBy identity.StatedAddress `json:"carried_by,omitzero"`
 }
 
 // SenderProfile is platform data about the sender: an avatar, an attribution line, a language.

@@ -245,7 +245,7 @@ func readTurn(r *reader, h *HistoricalMessage) {
 
 func (w *writer) sender(s *Sender) {
 	w.open('{')
-	w.field("address", s.Address)
+	w.field("address", s.Address.String())
 	w.optional("display_name", s.DisplayName)
 
 	if s.Profile != nil {
@@ -266,7 +266,7 @@ func (w *writer) sender(s *Sender) {
 		w.close(']')
 	}
 
-	w.optional("carried_by", s.CarriedBy)
+	w.optional("carried_by", s.CarriedBy.String())
 	w.close('}')
 }
 
@@ -277,7 +277,7 @@ func readSender(r *reader, s *Sender) {
 	for r.field() {
 		switch string(r.key) {
 		case "address":
-			s.Address = r.string()
+			s.Address = identity.Stated(r.string())
 		case "display_name":
 			s.DisplayName = r.string()
 		case "profile":
@@ -291,7 +291,7 @@ func readSender(r *reader, s *Sender) {
 		case "identities":
 			s.Identities = readIdentities(r)
 		case "carried_by":
-			s.CarriedBy = r.string()
+			s.CarriedBy = identity.Stated(r.string())
 		default:
 			r.skip()
 		}

@@ -1,6 +1,7 @@
 package normalized
 
 import (
+	"slices"
 	"strings"
 
 	"inbox/identity"
@@ -15,7 +16,7 @@ func (s Sender) Principal() string {
 	if speaker := s.Speaker(); speaker != nil {
 		return principalOf(speaker)
 	}
-	return Unproven + s.Address
+	return Unproven + s.Address.String()
 }
 
 // Names are the principals under which messages may be meant for the speaker: its own first and, for a mailbox that was proven by mail and
@@ -28,6 +29,11 @@ func (s Sender) Names() []string {
 		}
 	}
 	return names
+}
+
+// Proves reports whether evidence of the sender vouches for an address.
+func (s Sender) Proves(address string) bool {
+	return slices.ContainsFunc(s.Identities, func(e identity.Evidence) bool { return e.Vouches(address) })
 }
 
 // Carrier is the principal of the caller that brought the message. Limits and fair shares are counted by it, and tasks of A2A are polled by
@@ -85,7 +91,7 @@ func (s Sender) Speaker() *identity.Evidence {
 		return only(agents)
 	case len(people) > 0:
 		return only(people)
-	case s.CarriedBy != "":
+	case !s.CarriedBy.IsZero():
 		return nil
 	}
 	return caller

@@ -1,6 +1,7 @@
 package normalized
 
 import (
+	"reflect"
 	"testing"
 
 	"inbox/identity"
@@ -37,9 +38,19 @@ func TestWhoSpeaks(t *testing.T) {
 		"an agent for a person":              {"", []identity.Evidence{token, agent, ann}, "peer.test https://peer.test/agents/a", "own.test token:1"},
 		"an agent that signs, for a person":  {"", []identity.Evidence{signed, agent, ann}, "own.test acct:a@peer.test", "own.test acct:a@peer.test"},
 	} {
-		sender := Sender{Address: "@x@y.test", Identities: c.list, CarriedBy: c.carriedBy}
+		sender := Sender{Address: identity.Stated("@x@y.test"), Identities: c.list, CarriedBy: identity.Stated(c.carriedBy)}
 		if sender.Principal() != c.principal || sender.Carrier() != c.carrier || sender.Carried() != (c.principal != c.carrier) {
 			t.Errorf("%s: %s speaks, %s brought it", name, sender.Principal(), sender.Carrier())
+		}
+	}
+}
+
+// TestAddressesOfSendersAreNoKeys: what a sender states can be neither compared nor the key of a map.
+func TestAddressesOfSendersAreNoKeys(t *testing.T) {
+	for _, name := range []string{"Address", "CarriedBy"} {
+		field, found := reflect.TypeFor[Sender]().FieldByName(name)
+		if !found || field.Type.Comparable() {
+			t.Errorf("%s can be compared", name)
 		}
 	}
 }

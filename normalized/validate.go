@@ -324,7 +324,7 @@ func (m *Message) texts() int {
 }
 
 func (s *Sender) texts() int {
-	total := len(s.DisplayName) + len(s.KeyID) + len(s.CarriedBy)
+	total := len(s.DisplayName) + len(s.KeyID) + len(s.CarriedBy.String())
 	if p := s.Profile; p != nil {
 		total += len(p.DisplayName) + len(p.Username) + len(p.Locale) + len(p.Timezone) + len(p.Provider) +
 			len(p.ProviderSubject) + len(p.URL)
@@ -377,7 +377,7 @@ func (c *checker) freeMap(at *place, values map[string]json.RawMessage) {
 
 func (c *checker) sender(at *place, s *Sender) {
 	address := key(at, "address")
-	c.address(&address, s.Address)
+	c.address(&address, s.Address.String())
 	c.prose(at, "display_name", s.DisplayName, 0)
 
 	if s.Profile != nil {
@@ -393,9 +393,9 @@ func (c *checker) sender(at *place, s *Sender) {
 	}
 
 	c.machine(at, "key_id", s.KeyID, c.limits.ID, false)
-	if s.CarriedBy != "" {
+	if !s.CarriedBy.IsZero() {
 		carrier := key(at, "carried_by")
-		c.address(&carrier, s.CarriedBy)
+		c.address(&carrier, s.CarriedBy.String())
 	}
 }
 

@@ -22,7 +22,7 @@ func goodMessage() Message {
 	return Message{
 		ID: "https://a.test/notes/1", ThreadID: "https://a.test/contexts/1",
 		Sender: Sender{
-			Address: "@alice@a.test", DisplayName: "Alice", AuthMethod: AuthActivityPubSignature, Verified: true,
+			Address: identity.Stated("@alice@a.test"), DisplayName: "Alice", AuthMethod: AuthActivityPubSignature, Verified: true,
 			KeyID: "https://a.test/users/alice#main-key", Identities: []identity.Evidence{proof},
 			Profile: &SenderProfile{URL: "https://a.test/@alice", Avatar: &Image{URL: "https://a.test/a.png"}},
 		},
@@ -34,7 +34,7 @@ func goodMessage() Message {
 			{Kind: PartToolCall, ID: "1", Name: "search", Args: json.RawMessage(`{}`), Result: json.RawMessage(`1`)},
 		},
 		History: []HistoricalMessage{{
-			Role: RoleUser, Sender: Sender{Address: "@bob@b.test", AuthMethod: AuthNone}, Parts: []Part{Text("before")}, Timestamp: at,
+			Role: RoleUser, Sender: Sender{Address: identity.Stated("@bob@b.test"), AuthMethod: AuthNone}, Parts: []Part{Text("before")}, Timestamp: at,
 		}},
 		RecipientCapabilities: RecipientCapabilities{
 			MentionRelay: MentionRelay{Kind: RelayAddressing, EnvelopeFields: []string{"to", "cc"}, AlsoInline: true},
@@ -68,10 +68,10 @@ func brokenMessages() map[string]broken[Message] {
 		"C1 control in id":     {change: func(m *Message) { m.ID = "a\u0085b" }, field: "id"},
 		"no thread":            {change: func(m *Message) { m.ThreadID = "" }, field: "thread_id"},
 		"long in_reply_to":     {change: func(m *Message) { m.InReplyTo = long }, field: "in_reply_to"},
-		"no sender":            {change: func(m *Message) { m.Sender.Address = "" }, field: "sender.address"},
-		"bare sender":          {change: func(m *Message) { m.Sender.Address = "alice@a.test" }, field: "sender.address"},
-		"sender in capitals":   {change: func(m *Message) { m.Sender.Address = "@alice@A.test" }, field: "sender.address"},
-		"long sender":          {change: func(m *Message) { m.Sender.Address = "@" + long + "@a.test" }, field: "sender.address"},
+		"no sender":            {change: func(m *Message) { m.Sender.Address = identity.Stated("") }, field: "sender.address"},
+		"bare sender":          {change: func(m *Message) { m.Sender.Address = identity.Stated("alice@a.test") }, field: "sender.address"},
+		"sender in capitals":   {change: func(m *Message) { m.Sender.Address = identity.Stated("@alice@A.test") }, field: "sender.address"},
+		"long sender":          {change: func(m *Message) { m.Sender.Address = identity.Stated("@" + long + "@a.test") }, field: "sender.address"},
 		"no auth method":       {change: func(m *Message) { m.Sender.AuthMethod = "" }, field: "sender.auth_method"},
 		"unknown auth method":  {change: func(m *Message) { m.Sender.AuthMethod = "spf" }, field: "sender.auth_method"},
 		"verified by none":     {change: func(m *Message) { m.Sender.AuthMethod = AuthNone }, field: "sender.verified"},
@@ -133,7 +133,7 @@ func brokenMessages() map[string]broken[Message] {
 		"role":                 {change: func(m *Message) { m.History[0].Role = "system" }, field: "history[0].role"},
 		"turn without parts":   {change: func(m *Message) { m.History[0].Parts = nil }, field: "history[0].parts"},
 		"turn with policy":     {change: func(m *Message) { m.History[0].Parts[0] = policyPart(policypart.Forbidden) }, field: "history[0].parts[0].kind"},
-		"turn without speaker": {change: func(m *Message) { m.History[0].Sender.Address = "" }, field: "history[0].sender.address"},
+		"turn without speaker": {change: func(m *Message) { m.History[0].Sender.Address = identity.Stated("") }, field: "history[0].sender.address"},
 		"turn without time":    {change: func(m *Message) { m.History[0].Timestamp = identity.Time{} }, field: "history[0].timestamp", unexpressed: true},
 		"no relay":             {change: func(m *Message) { m.RecipientCapabilities = RecipientCapabilities{} }, field: "recipient_capabilities.mention_relay.kind"},
 		"relay without fields": {change: func(m *Message) { m.RecipientCapabilities.MentionRelay = MentionRelay{Kind: RelayRecipientField} }, field: "recipient_capabilities.mention_relay.fields"},

@@ -63,7 +63,7 @@ func CheckAccess(c *config.Config, q AccessQuestion) (AccessAnswer, error) {
 
 // askedSender is the sender of a question as the rules are asked about it.
 type askedSender struct {
-	address  string
+	address  identity.StatedAddress
 	believed []identity.Evidence
 }
 
@@ -86,7 +86,7 @@ func checkAccess(c *config.Config, q AccessQuestion) (answer AccessAnswer, sende
 	}
 
 	purpose := cmp.Or(q.Purpose, identity.PurposeMessage)
-	decision := agent.AccessPolicy().Decide(purpose, address, believed)
+	decision := agent.AccessPolicy().Decide(purpose, identity.Stated(address), believed)
 	answer.Rule, answer.Code, answer.Reason = decision.Rule+1, decision.Code, decision.Reason
 	answer.Outcome = AccessDenied
 	if decision.Allowed {
@@ -98,7 +98,7 @@ func checkAccess(c *config.Config, q AccessQuestion) (answer AccessAnswer, sende
 	if purpose == identity.PurposeMessage && len(believed) == 0 {
 		answer.unproven()
 	}
-	return answer, askedSender{address, believed}, nil
+	return answer, askedSender{identity.Stated(address), believed}, nil
 }
 
 // unproven is what admission does beside the rules when nothing proves the sender of a message.

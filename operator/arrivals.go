@@ -176,7 +176,7 @@ func conversationOf(head *store.ConversationHead) Conversation {
 		text = strings.ToValidUTF8(text[:maxExcerpt], "")
 	}
 	return Conversation{
-		Agent: turn.Agent, ThreadID: turn.ThreadID, Channel: turn.Channel, Sender: turn.Message.Sender.Address, State: turn.State,
+		Agent: turn.Agent, ThreadID: turn.ThreadID, Channel: turn.Channel, Sender: turn.Message.Sender.Address.String(), State: turn.State,
 		Messages: min(head.Messages, store.MaxCountedOfThread), More: head.Messages > store.MaxCountedOfThread,
 		TurnID: turn.ID, At: turn.AcceptedAt, Excerpt: text, Unread: head.Unread,
 	}

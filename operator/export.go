@@ -347,7 +347,7 @@ func (e Exports) copyFile(ctx context.Context, digest, name string, into Archive
 
 func writeReadable(out io.Writer, one exportedMessage) error {
 	var page strings.Builder
-	fmt.Fprintf(&page, "<h2>%s to %s, %s</h2>\n", html.EscapeString(one.Message.Sender.Address), html.EscapeString(one.Agent), one.Message.ReceivedAt.UTC().Format(time.DateTime))
+	fmt.Fprintf(&page, "<h2>%s to %s, %s</h2>\n", html.EscapeString(one.Message.Sender.Address.String()), html.EscapeString(one.Agent), one.Message.ReceivedAt.UTC().Format(time.DateTime))
 	writeParts(&page, one.Message.Parts)
 	for _, answer := range one.Answers {
 		fmt.Fprintf(&page, "<div class=\"answer\"><h3>Answer, %s</h3>\n", answer.CreatedAt.UTC().Format(time.DateTime))

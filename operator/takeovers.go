@@ -141,7 +141,7 @@ func (t Takeovers) Addressee(ctx context.Context, id ConversationID) (Addressee,
 
 func addresseeOf(turn exchange.TurnRecord) Addressee {
 	return Addressee{
-		TurnID: turn.ID, Agent: turn.Agent, To: turn.Message.Sender.Address, Proven: turn.Message.Sender.Speaker() != nil, Channel: turn.Channel,
+		TurnID: turn.ID, Agent: turn.Agent, To: turn.Message.Sender.Address.String(), Proven: turn.Message.Sender.Speaker() != nil, Channel: turn.Channel,
 		About: clip.Bytes(strings.Join(strings.Fields(normalized.PlainText(turn.Message.Parts)), " "), maxAbout),
 	}
 }

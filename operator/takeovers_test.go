@@ -32,7 +32,7 @@ func TestAddressee(t *testing.T) {
 			ID: uuid.Must(uuid.NewV7()).String(), Agent: "echo", Principal: "inbox.test mailto:" + sender, ThreadID: thread, State: state, Channel: normalized.ViaEmail,
 			AcceptedAt: time.Now(), Message: normalized.Message{
 				ID: nativeID, ThreadID: thread, Recipient: "@echo@inbox.test", ReceivedVia: normalized.ViaEmail, ReceivedAt: identity.Now(),
-				Sender: normalized.Sender{Address: "@" + sender, Identities: []identity.Evidence{{Subject: "mailto:" + sender, Issuer: "inbox.test"}}},
+				Sender: normalized.Sender{Address: identity.Stated("@" + sender), Identities: []identity.Evidence{{Subject: "mailto:" + sender, Issuer: "inbox.test"}}},
 				Parts:  []normalized.Part{normalized.Text(text)},
 			},
 		}

@@ -22,6 +22,10 @@ type Grant struct {
 	EndedBy string
 }
 
+// GrantLife is how long what a turn waited for counts after it was granted: a turn that runs later asks again. The marks that keep
+// a granted call from being made twice are kept longer.
+const GrantLife = 30 * 24 * time.Hour
+
 // Use is what someone is about to do with a grant. Digest is of what would be done now.
 type Use struct {
 	Purpose string

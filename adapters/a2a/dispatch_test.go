@@ -167,7 +167,7 @@ func (s *site) dispatch(to *site, text string) exchange.Dispatch {
 	return exchange.Dispatch{
 		ID: newID(), TurnID: newID(), Number: 1, Agent: "echo", From: recipient, To: "@echo@" + to.domain, ThreadID: "thread-1",
 		Parts: []normalized.Part{normalized.Text(text)}, Chain: normalized.AgentChain{Hop: 1, MaxHops: 2},
-		Sender: normalized.Sender{Address: "@ada@social.example", Identities: []identity.Evidence{
+		Sender: normalized.Sender{Address: identity.Stated("@ada@social.example"), Identities: []identity.Evidence{
 			identity.Transport(identity.TransportProof{
 				Addressed: identity.AddressedRequest,
 				Domain:    s.domain, Subject: actor, Method: identity.MethodActivityPubSignature, Assurance: identity.AssuranceAddress,
@@ -215,7 +215,7 @@ func TestACallIsBelievedWhereItsIssuerIsTrusted(t *testing.T) {
 				t.Errorf("believed %v, rejected %s", believed, codesOf(in.Rejected))
 			}
 			chain := in.Message.RecipientCapabilities.AgentChain
-			if !in.FromAgent || chain == nil || chain.Hop != 1 || chain.MaxHops != 2 || in.Message.ID != d.ID || !strings.HasPrefix(in.Message.ThreadID, "thread-1.") {
+			if !in.FromAgent || chain == nil || chain.Hop != 1 || chain.MaxHops != 2 || in.Message.ID != d.ID || in.Conversation != "thread-1" || !exchange.IsConversationID(in.Message.ThreadID) {
 				t.Errorf("message %+v", in.Message)
 			}
 			if bytes.Contains(in.Original, []byte("signed-attestation")) {

@@ -122,8 +122,6 @@ func requestField(field string) string {
 	switch head {
 	case "id":
 		return "message.messageId" + rest
-	case "thread_id":
-		return "message.contextId" + rest
 	case "parts":
 		return "message.parts" + strings.Replace(rest, ".bytes_ref", "", 1)
 	case "recipient_capabilities":

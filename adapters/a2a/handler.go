@@ -153,10 +153,15 @@ func (h *handler) place(ctx context.Context, c *call, in *exchange.Inbound, wher
 		return nil
 	}
 
-	in.Message.ThreadID, _ = c.owner.threadOf(where.route.Context, speaker) // found: newDestination has asked
-	if !where.fresh {
-		in.Message.InReplyTo, err = h.answerBefore(ctx, c.owner, in.Message.ThreadID)
+	name := c.owner.context(where.route.Context, speaker)
+	if where.fresh {
+		in.Message.ThreadID = name.ID()
+		return nil
 	}
+	if in.Message.ThreadID, err = h.options.Conversations.Conversation(ctx, name); err != nil {
+		return err
+	}
+	in.Message.InReplyTo, err = h.answerBefore(ctx, c.owner, in.Message.ThreadID)
 	return err
 }
 

@@ -133,13 +133,20 @@ func FuzzPageToken(f *testing.F) {
 func FuzzContext(f *testing.F) {
 	o := owner{agent: "echo", caller: "agents.test token:1"}
 	f.Add("general")
-	f.Add(o.mintContext())
+	f.Add(o.names().MintName())
+	f.Add(o.context("general", o.caller).ID())
 	f.Add("")
 	f.Fuzz(func(t *testing.T, contextID string) {
-		mine, found := o.thread(contextID)
-		theirs, foreign := owner{agent: "echo", caller: "agents.test token:2"}.thread(contextID)
-		if found && foreign && mine == theirs {
-			t.Errorf("two owners share the thread %q", mine)
+		other := owner{agent: "echo", caller: "agents.test token:2"}
+		threads := map[string]bool{}
+		for _, name := range []exchange.ConversationName{
+			o.context(contextID, o.caller), o.context(contextID, "ann"), o.context(contextID, other.caller),
+			other.context(contextID, other.caller), other.context(contextID, "ann"), other.context(contextID, o.caller),
+		} {
+			threads[name.ID()] = true
+		}
+		if len(threads) != 6 {
+			t.Errorf("two speakers share a conversation of the name %q", contextID)
 		}
 	})
 }

@@ -10,6 +10,9 @@ import (
 	"mime"
 	"slices"
 	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/google/uuid"
@@ -25,6 +28,7 @@ import (
 const (
 	maxReferences    = 16
 	maxMetadataBytes = 64 << 10
+	maxContextBytes  = 2 << 10
 )
 
 // checkSend refuses what no agent should see. Every problem names the member.
@@ -43,6 +47,12 @@ func checkSend(req *a2a.SendMessageRequest) error {
 		return inField("message.referenceTaskIds", "has more than "+strconv.Itoa(maxReferences)+" ids")
 	}
 
+	if len(message.ContextID) > maxContextBytes {
+		return inField("message.contextId", "is over "+strconv.Itoa(maxContextBytes)+" bytes")
+	}
+	if !isName(message.ContextID) {
+		return inField("message.contextId", "must be UTF-8 without control characters")
+	}
 	if err := checkMetadata("message.metadata", message.Metadata); err != nil {
 		return err
 	}
@@ -59,6 +69,11 @@ func checkSend(req *a2a.SendMessageRequest) error {
 	return checkMetadata("metadata", req.Metadata)
 }
 
+// isName reports whether a text can be the name of a context.
+func isName(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
+}
+
 func checkMetadata(field string, metadata map[string]any) error {
 	if len(metadata) == 0 {
 		return nil
@@ -72,30 +87,26 @@ func checkMetadata(field string, metadata map[string]any) error {
 // destination is where a message goes: its task, its thread and what it follows.
 type destination struct {
 	reference string
-	thread    string
+	thread    string // of a task that the message continues
 	inReplyTo string
 	continues string // id of the parked turn that the message continues
-	fresh     bool   // the thread was made for the message
+	fresh     bool   // the conversation was made for the message
 	route     route
 }
 
-// newDestination is a new task in the context that the message names, or in a new one.
+// newDestination is a new task in the context that the message names, or in a new one. Who speaks in it, and so which conversation it
+// is, is known when the evidence has been checked; see handler.place.
 func newDestination(owned owner, message *a2a.Message) (destination, error) {
 	contextID := message.ContextID
 	fresh := contextID == ""
-	if fresh {
-		contextID = owned.mintContext()
-	}
-
-	thread, found := owned.thread(contextID)
-	if !found {
+	switch {
+	case fresh:
+		contextID = owned.names().MintName()
+	case !owned.names().MayName(contextID):
 		return destination{}, newProblem(a2a.ErrTaskNotFound, "context not found")
 	}
 
-	return destination{
-		reference: newID(), thread: thread, fresh: fresh,
-		route: route{Context: contextID, Number: 1, Digest: digestOf(message)},
-	}, nil
+	return destination{reference: newID(), fresh: fresh, route: route{Context: contextID, Number: 1, Digest: digestOf(message)}}, nil
 }
 
 // nextDestination is the next turn of an interrupted task.
@@ -148,48 +159,19 @@ type owner struct {
 	caller string // normalized.Sender.Carrier
 }
 
-const (
-	uuidLength = 36
-	tagLength  = 16
-)
-
-// mintContext makes a context id for a message that names none: a UUIDv7 and a tag that binds it to its owner.
-func (o owner) mintContext() string {
-	id := newID()
-	return id + "." + o.tag(id)
+// names are those of the contexts that we make up for the owner.
+func (o owner) names() exchange.ConversationOwner {
+	return exchange.ConversationOwner{Kind: "a2a context", Agent: o.agent, Principal: o.caller}
 }
 
-// thread returns the stored thread id of a context. A context that a client invented gets the owner's tag, so that
-// the same name chosen by two principals is two threads. A context of the form that we mint must carry the owner's
-// tag: another owner's, existing or not, is not found.
-func (o owner) thread(contextID string) (thread string, found bool) {
-	if id, tag, minted := splitMinted(contextID); minted {
-		return contextID, tag == o.tag(id)
-	}
-	return contextID + "." + o.tag(contextID), true
-}
-
-func splitMinted(contextID string) (id, tag string, minted bool) {
-	if len(contextID) != uuidLength+1+tagLength || contextID[uuidLength] != '.' {
-		return "", "", false
-	}
-	parsed, err := uuid.Parse(contextID[:uuidLength])
-	if err != nil || parsed.Version() != 7 {
-		return "", "", false
-	}
-	return contextID[:uuidLength], contextID[uuidLength+1:], true
-}
-
-// threadOf returns the stored thread of a speaker in a context. Each of the people whose messages a caller brings has one.
-func (o owner) threadOf(contextID, speaker string) (thread string, found bool) {
-	thread, found = o.thread(contextID)
+// context names the conversation of a speaker in a context. Each of the people whose messages a caller brings has one.
+func (o owner) context(contextID, speaker string) exchange.ConversationName {
+	name := exchange.ConversationName{Channel: ChannelName, Agent: o.agent, Owner: speaker, Name: contextID}
 	if speaker != o.caller {
-		thread = contextID + "." + tagOf("a2a conversation", o.agent, o.caller, speaker, contextID)
+		name.Carrier = o.caller
 	}
-	return thread, found
+	return name
 }
-
-func (o owner) tag(id string) string { return tagOf("a2a context", o.agent, o.caller, id) }
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 

@@ -86,7 +86,7 @@ func TestTheMessageThatTheEngineGets(t *testing.T) {
 	if strings.Join(parts, "|") != strings.Join(want, "|") {
 		t.Errorf("parts %q, want %q", parts, want)
 	}
-	if m.Sender.Address != "@ada@agents.test" || m.Sender.AuthMethod != "a2a-oauth" || !m.Sender.Verified || len(m.Sender.Identities) != 1 {
+	if m.Sender.Address.String() != "@ada@agents.test" || m.Sender.AuthMethod != "a2a-oauth" || !m.Sender.Verified || len(m.Sender.Identities) != 1 {
 		t.Errorf("sender %+v", m.Sender)
 	}
 	if e := m.Sender.Identities[0]; e.Proof.Type != "bearer-token" || e.Proof.TokenID == "" || e.Subject != "token:"+e.Proof.TokenID || e.Audience[0] != "@echo@agents.test" {
@@ -95,7 +95,7 @@ func TestTheMessageThatTheEngineGets(t *testing.T) {
 	if m.RecipientCapabilities.MentionRelay.Kind != "none" || m.RecipientCapabilities.AgentChain.Hop != 1 {
 		t.Errorf("capabilities %+v", m.RecipientCapabilities)
 	}
-	if !strings.HasPrefix(m.ThreadID, "chat.") || m.ID != "m1" || m.ReceivedVia != "a2a" || m.Recipient != "@echo@agents.test" {
+	if m.ThreadID != exchange.ConversationID(ChannelName, "echo", m.Sender.Principal(), "chat") || m.ID != "m1" || m.ReceivedVia != "a2a" || m.Recipient != "@echo@agents.test" {
 		t.Errorf("message %+v", m)
 	}
 }

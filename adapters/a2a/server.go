@@ -82,6 +82,9 @@ type Options struct {
 	Tokens    exchange.Tokens
 	Claims    Claims
 	Blobs     exchange.Blobs
+	// Conversations finds the conversation that a client calls by a context; optional: exchange.ByName.
+	Conversations exchange.Conversations
+
 	Validator Validator                             // optional: nil = no evidence is relied on
 	Present   func(policypart.Part) policypart.Part // optional: puts the asker's secret into the url of a demand; nil = only Confine
 
@@ -147,6 +150,9 @@ func (o *Options) check() error {
 }
 
 func (o *Options) defaults() {
+	if o.Conversations == nil {
+		o.Conversations = exchange.ByName{}
+	}
 	if o.DefaultAgent == nil {
 		o.DefaultAgent = func() string { return "" }
 	}

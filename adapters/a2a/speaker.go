@@ -26,10 +26,9 @@ func (a *Adapter) nameSpeaker(in *exchange.Inbound, offered *offer) {
 		in.Rejected = append(in.Rejected, rejected...)
 		a.carry(sender, "", append(subjectsOf(rejected), sender.Carrier())...)
 	case speaker.Issuer != caller.Issuer || speaker.Subject != caller.Subject:
-		address, is := addressOf(speaker)
 		a.carry(sender, speaker.Subject, speaker.Issuer, speaker.Subject)
-		if is {
-			sender.Address = address
+		if proven := speaker.Proven(); proven != "" {
+			sender.Address = identity.Stated(string(proven))
 		}
 	case !in.FromAgent: // a program that calls for people speaks itself
 		if named := offered.named(in.Message.ID, caller.Subject); len(named) > 0 {
@@ -42,20 +41,9 @@ func (a *Adapter) nameSpeaker(in *exchange.Inbound, offered *offer) {
 // is.
 func (a *Adapter) carry(sender *normalized.Sender, displayName string, names ...string) {
 	const longest = 40 // bytes of the caller's name
-	local, _, _ := strings.Cut(strings.TrimPrefix(sender.Address, "@"), "@")
+	local, _, _ := strings.Cut(strings.TrimPrefix(sender.Address.String(), "@"), "@")
 	sender.CarriedBy, sender.DisplayName = sender.Address, displayName
-	sender.Address = "@" + local[:min(len(local), longest)] + "." + tagOf("a2a speaker", names...) + "@" + a.options.Domain
-}
-
-// addressOf returns the address that the evidence is about, where it is about one.
-func addressOf(e *identity.Evidence) (string, bool) {
-	for _, scheme := range []string{"acct:", "mailto:"} {
-		if text, is := strings.CutPrefix(e.Subject, scheme); is {
-			address, err := identity.ParseAddress(text)
-			return address.String(), err == nil && e.Vouches(address.String())
-		}
-	}
-	return "", false
+	sender.Address = identity.Stated("@" + local[:min(len(local), longest)] + "." + tagOf("a2a speaker", names...) + "@" + a.options.Domain)
 }
 
 // withoutAttestations takes away what issuers said about several people: nothing says which of them speaks, and none may act with
@@ -104,6 +92,8 @@ func subjectsOf(rejected []identity.Rejection) (subjects []string) {
 	slices.Sort(subjects)
 	return slices.Compact(subjects)
 }
+
+const tagLength = 16
 
 func tagOf(purpose string, names ...string) string {
 	sum := sha256.Sum256([]byte(purpose + "\x00" + strings.Join(names, "\x00")))

@@ -40,7 +40,7 @@ func TestPeopleOfAConnectorAreApart(t *testing.T) {
 	seen := map[string]string{} // by principal and by thread: whose it is
 	apart := func(who string, m normalized.Message) {
 		t.Helper()
-		for _, key := range []string{m.Sender.Principal(), m.ThreadID, m.Sender.Address} {
+		for _, key := range []string{m.Sender.Principal(), m.ThreadID, m.Sender.Address.String()} {
 			if whose, known := seen[key]; known && whose != who {
 				t.Errorf("%s and %s share %s", who, whose, key)
 			}

@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/google/uuid"
@@ -235,6 +233,7 @@ const (
 	maxPage     = 100
 
 	maxPageToken = 128 // bytes; ours have 71
+	uuidLength   = 36
 )
 
 // ListTasks returns the caller's tasks, newest status first. A page costs the same however many tasks there are; totalSize
@@ -257,7 +256,7 @@ func (h *handler) list(ctx context.Context, c *call, req *a2a.ListTasksRequest) 
 		return nil, err
 	}
 
-	filter, found, err := listFilter(c.owner, req)
+	filter, found, err := h.listFilter(ctx, c.owner, req)
 	if err != nil || !found {
 		return &a2a.ListTasksResponse{Tasks: []*a2a.Task{}, PageSize: req.PageSize}, err
 	}
@@ -283,7 +282,7 @@ func checkList(req *a2a.ListTasksRequest) error {
 }
 
 // listFilter chooses the newest turn of each task of the owner. A context that is not the owner's has no tasks.
-func listFilter(owned owner, req *a2a.ListTasksRequest) (filter exchange.TurnFilter, found bool, err error) {
+func (h *handler) listFilter(ctx context.Context, owned owner, req *a2a.ListTasksRequest) (filter exchange.TurnFilter, found bool, err error) {
 	filter = exchange.TurnFilter{
 		Agent: owned.agent, Carrier: owned.caller, ReceivedVia: normalized.ViaA2A, Latest: true,
 		Limit: req.PageSize + 1,
@@ -296,11 +295,11 @@ func listFilter(owned owner, req *a2a.ListTasksRequest) (filter exchange.TurnFil
 	}
 
 	if req.ContextID != "" {
-		if strings.ContainsFunc(req.ContextID, unicode.IsControl) || !utf8.ValidString(req.ContextID) { // no message was taken for such a context
+		if !isName(req.ContextID) || !owned.names().MayName(req.ContextID) { // no message was taken for such a context
 			return filter, false, nil
 		}
-		if filter.ThreadID, found = owned.thread(req.ContextID); !found {
-			return filter, false, nil
+		if filter.ThreadID, err = h.options.Conversations.Conversation(ctx, owned.context(req.ContextID, owned.caller)); err != nil {
+			return filter, false, err
 		}
 		filter.Conversation = req.ContextID
 	}

@@ -174,7 +174,7 @@ func TestPrincipalOfIssuedTokens(t *testing.T) {
 	sender := b.engine.last().Message.Sender
 	proof := sender.Identities[0]
 	if proof.Issuer != "agents.test" || proof.Subject != loginIssuer+"#cy" || proof.Method != identity.MethodA2AOAuth || proof.Proof.TokenID == "" ||
-		sender.AuthMethod != "a2a-oauth" || sender.Address != "@cy@login.test" {
+		sender.AuthMethod != "a2a-oauth" || sender.Address.String() != "@cy@login.test" {
 		t.Errorf("sender %+v", sender)
 	}
 	task := b.rpc(issuer.token(nil), "SendMessage", message("m2", "hello")).text(t, "result.task.id")
@@ -188,7 +188,7 @@ func TestPrincipalOfIssuedTokens(t *testing.T) {
 		t.Fatalf("peer: %d %s", r.status, r.body)
 	}
 	sender = b.engine.last().Message.Sender
-	if sender.Address != "@pat@peer.test" || sender.AuthMethod != "a2a-jwt" || !sender.Identities[0].Vouches("@pat@peer.test") {
+	if sender.Address.String() != "@pat@peer.test" || sender.AuthMethod != "a2a-jwt" || !sender.Identities[0].Vouches("@pat@peer.test") {
 		t.Errorf("peer %+v", sender)
 	}
 	if r := b.rpc(peer, "ListTasks", "{}"); r.status != 401 {

@@ -150,13 +150,13 @@ func (v *authenticator) issuedSender(claims webtoken.Claims, agent exchange.Agen
 
 	evidence.Source = &identity.Source{Transport: normalized.ViaA2A, Connector: claims.Issuer}
 	sender := normalized.Sender{
-		Address: claims.Peer.String(), DisplayName: claims.Peer.Local, AuthMethod: normalized.AuthA2AJWT, Verified: true, KeyID: claims.KeyID,
+		Address: identity.Stated(claims.Peer.String()), DisplayName: claims.Peer.Local, AuthMethod: normalized.AuthA2AJWT, Verified: true, KeyID: claims.KeyID,
 	}
 
 	if claims.Peer == (identity.Address{}) {
 		evidence.Subject = claims.Issuer + "#" + claims.Subject
 		evidence.Proof = identity.Proof{Type: identity.ProofBearerToken, VerifiedBy: v.options.Domain, Addressed: identity.AddressedAudience, TokenID: claims.TokenID}
-		sender.Address, sender.DisplayName = issuedAddress(claims), claims.Subject
+		sender.Address, sender.DisplayName = identity.Stated(issuedAddress(claims)), claims.Subject
 		if claims.Method != identity.MethodA2AJWT {
 			sender.AuthMethod = normalized.AuthA2AOAuth
 		}

@@ -56,7 +56,7 @@ func TestListSinceAnInstant(t *testing.T) {
 			t.Errorf("since %v of %v: %s", since, at, listed.body)
 		}
 	}
-	missing := owner{"echo", "somebody"}.mintContext()
+	missing := owner{"echo", "somebody"}.names().MintName()
 	if got := b.rpc(b.ada, "ListTasks", `{"contextId":"`+missing+`"}`); got.at(t, "result.pageSize") != 50.0 || got.at(t, "result.totalSize") != 0.0 {
 		t.Errorf("of a foreign context: %s", got.body)
 	}

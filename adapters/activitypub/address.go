@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"inbox/adapters/activitypub/document"
 	"inbox/identity"
@@ -28,7 +30,7 @@ const (
 // What is known about an actor's address.
 const (
 	addressConfirmed = "confirmed" // WebFinger of the address names this actor
-	addressUnchecked = "unchecked" // not asked yet, or no one answered: user name and host of the actor's id
+	addressUnchecked = "unchecked" // not asked yet, or no one answered
 	addressFailed    = "failed"    // asked, and the answer does not name this actor
 )
 
@@ -41,7 +43,8 @@ type checkedAddress struct {
 }
 
 // address returns the sender's address without waiting for the network. The first message of an actor starts a check
-// as a durable job; until it is done the user name and the host of the actor's id stand in, and the evidence says so.
+// as a durable job; until it is done the address is made from the actor's id, which the signature proves: anyone can choose
+// the user name of another one.
 func (a *actors) address(ctx context.Context, actor *remoteActor) checkedAddress {
 	now := a.now()
 	if known, found := a.addresses.get(actor.ID, now); found {
@@ -54,7 +57,7 @@ func (a *actors) address(ctx context.Context, actor *remoteActor) checkedAddress
 		return known
 	}
 
-	known = checkedAddress{Address: ownAddress(actor), Status: addressUnchecked}
+	known = checkedAddress{Address: idAddress(actor.ID), Status: addressUnchecked}
 	if err == nil && a.scheduleCheck(ctx, actor.ID) == nil {
 		a.addresses.put(actor.ID, known, now.Add(addressPause))
 	}
@@ -101,7 +104,7 @@ func (a *actors) namedInRules(agent string, actor *remoteActor) bool {
 	return a.options.NamesLocal(agent, own.Local) || err == nil && a.options.NamesLocal(agent, hinted.Local)
 }
 
-// ownAddress is @preferredUsername@host-of-the-id, or a name made from the id where that is no address.
+// ownAddress is @preferredUsername@host-of-the-id as the actor chose it, or a name made from the id where that is no address.
 func ownAddress(actor *remoteActor) string {
 	if address, err := identity.ParseAddress(actor.Username + "@" + document.HostOf(actor.ID)); err == nil {
 		return address.String()
@@ -110,10 +113,27 @@ func ownAddress(actor *remoteActor) string {
 	return idAddress(actor.ID)
 }
 
+// folders are the first parts of the ids that servers give to people. A name after one of them is the server's; of a page elsewhere
+// on the host, such as /~eve/ann, the whole path is the name.
+var folders = []string{"users", "user", "u", "accounts", "account", "profile", "profiles", "people", "author", "actor", "actors", "ap", "activitypub", "federation", "api", "collections"}
+
 // idAddress is an address made from an actor's id alone, which its server chose.
 func idAddress(actor string) string {
 	host := document.HostOf(actor)
-	if address, err := identity.ParseAddress(actor[strings.LastIndexByte(actor, '/')+1:] + "@" + host); err == nil {
+	_, rest, _ := strings.Cut(actor, "://")
+	_, path, _ := strings.Cut(rest, "/")
+	names := strings.Split(strings.Trim(path, "/"), "/")
+	for len(names) > 1 && slices.Contains(folders, names[0]) {
+		names = names[1:]
+	}
+
+	local := strings.Trim(strings.Map(func(char rune) rune {
+		if char == '.' || char == '_' || char == '~' || unicode.IsLetter(char) || unicode.IsDigit(char) {
+			return char
+		}
+		return '-'
+	}, strings.Join(names, ".")), "-")
+	if address, err := identity.ParseAddress(local + "@" + host); err == nil {
 		return address.String()
 	}
 	return "@unknown@" + host
@@ -157,7 +177,7 @@ func (a *actors) checkActorAddress(ctx context.Context, actor *remoteActor) erro
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, errNoAnswer):
-		result.Address, result.Status, life = ownAddress(actor), addressUnchecked, addressPause
+		result.Status, life = addressUnchecked, addressPause
 	}
 
 	if result.MovedFrom, err = a.movedFrom(ctx, actor.ID); err != nil {

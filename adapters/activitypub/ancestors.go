@@ -109,7 +109,7 @@ func (w *walk) ownNote(ctx context.Context, id string) (string, error) {
 
 	w.add("store", normalized.HistoricalMessage{
 		ID: w.notes.noteIRI(reply.ID), Role: normalized.RoleAssistant, Parts: reply.Response.Parts, Timestamp: identity.At(reply.CreatedAt),
-		Sender: normalized.Sender{Address: w.agent.Address, AuthMethod: normalized.AuthNone},
+		Sender: normalized.Sender{Address: identity.Stated(w.agent.Address), AuthMethod: normalized.AuthNone},
 	})
 	return asked.Note, nil
 }
@@ -184,7 +184,7 @@ func (w *walk) written(q *inboundNote) time.Time {
 // author describes who wrote a fetched note. Nothing of it is verified: a server showed it, and no proof of its author came with it.
 // What other notes call an author says nothing.
 func (w *walk) author(ctx context.Context, actor string) normalized.Sender {
-	return normalized.Sender{Address: w.notes.actors.speaker(ctx, actor), AuthMethod: normalized.AuthNone}
+	return normalized.Sender{Address: identity.Stated(w.notes.actors.speaker(ctx, actor)), AuthMethod: normalized.AuthNone}
 }
 
 func (w *walk) add(from string, message normalized.HistoricalMessage) {

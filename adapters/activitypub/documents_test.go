@@ -229,7 +229,7 @@ func (r *rig) stable(in exchange.Inbound) []byte {
 	stable := map[string]any{
 		"id": message.ID, "in_reply_to": message.InReplyTo, "recipient": message.Recipient,
 		"parts": message.Parts, "sender": map[string]any{
-			"address": message.Sender.Address, "display_name": message.Sender.DisplayName, "auth_method": message.Sender.AuthMethod,
+			"address": message.Sender.Address.String(), "display_name": message.Sender.DisplayName, "auth_method": message.Sender.AuthMethod,
 			"verified": message.Sender.Verified, "key_id": message.Sender.KeyID, "username": message.Sender.Profile.Username,
 			"url": message.Sender.Profile.URL, "subject": message.Sender.Identities[0].Subject, "method": message.Sender.Identities[0].Method,
 			"claims": message.Sender.Identities[0].Claims, "audience": message.Sender.Identities[0].Audience,

@@ -27,8 +27,8 @@ func TestMentionBecomesMessage(t *testing.T) {
 		t.Fatalf("%d messages, want 1", len(taken))
 	}
 	message := taken[0].Message
-	if message.Parts[0].Content != "hello" || message.Sender.Address != "@alice@"+document.HostOf(r.remote.base) {
-		t.Errorf("text %q from %q", message.Parts[0].Content, message.Sender.Address)
+	if message.Parts[0].Content != "hello" || message.Sender.Address.String() != "@alice@"+document.HostOf(r.remote.base) {
+		t.Errorf("text %q from %q", message.Parts[0].Content, message.Sender.Address.String())
 	}
 	if !bytes.Equal(taken[0].Original, d.body) || message.Raw.MediaType != activityMediaType {
 		t.Error("the original is not the body as received")

@@ -3,10 +3,8 @@ package activitypub
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"image"
 	_ "image/gif"
@@ -23,6 +21,7 @@ import (
 
 	"inbox/adapters/activitypub/notetext"
 	"inbox/exchange"
+	"inbox/internal/capability"
 	"inbox/internal/clip"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -73,16 +72,20 @@ func (m *mediaFiles) loadSecret() ([]byte, error) {
 	return current, nil
 }
 
-// key opens one file of one reply to those who have the address. Empty when the secret cannot be had just now.
-func (m *mediaFiles) key(replyID, digest string) string {
-	secret, err := m.loadSecret()
-	if err != nil {
-		return ""
-	}
+// keyClaim opens one file of one reply to its readers.
+func keyClaim(replyID, digest string) capability.Claim {
+	return capability.Claim{Purpose: "file of an answer", Who: "readers of " + replyID, What: digest}
+}
 
-	sum := hmac.New(sha256.New, secret)
-	sum.Write([]byte(replyID + "\n" + digest))
-	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil))
+// olderKey is what was made before decision 0137. Other servers and people have it as long as the row of the reply lives.
+func olderKey(replyID, digest string) capability.Claim {
+	return capability.Claim{What: replyID + "\n" + digest, Form: capability.Long, Former: true}
+}
+
+// opens reports whether a key opens the file of a reply; not when the secret cannot be had just now.
+func (m *mediaFiles) opens(replyID, digest, key string) bool {
+	secret, err := m.loadSecret()
+	return err == nil && (capability.Valid(secret, keyClaim(replyID, digest), key) || capability.Valid(secret, olderKey(replyID, digest), key))
 }
 
 // URL is the address of a file that we keep. It names the reply that the file belongs to: a digest alone opens
@@ -95,11 +98,11 @@ func (m *mediaFiles) URL(reply exchange.Reply, part normalized.Part) string {
 
 	query := url.Values{"reply": {reply.ID}}
 	if !m.published(reply) {
-		key := m.key(reply.ID, digest)
-		if key == "" {
+		secret, err := m.loadSecret()
+		if err != nil {
 			return ""
 		}
-		query.Set("key", key)
+		query.Set("key", capability.Mint(secret, keyClaim(reply.ID, digest)))
 	}
 
 	return m.base + "/media/" + digest + "/" + url.PathEscape(mediaName(part)) + "?" + query.Encode()
@@ -204,7 +207,7 @@ func (m *mediaFiles) find(r *http.Request) (part normalized.Part, open bool, err
 	}
 
 	open = m.published(reply)
-	if key := m.key(reply.ID, digest); !open && (key == "" || !hmac.Equal([]byte(key), []byte(query.Get("key")))) {
+	if !open && !m.opens(reply.ID, digest, query.Get("key")) {
 		return part, false, missing
 	}
 

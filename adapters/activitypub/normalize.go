@@ -23,8 +23,9 @@ const activityMediaType = "application/activity+json"
 type route struct {
 	Visibility   string `json:"visibility"`
 	Actor        string `json:"actor"`
-	Address      string `json:"address"`
-	Profile      string `json:"profile"` // page of the asker, for the visible mention
+	Address      string `json:"address"`           // confirmed, or made from the actor's id
+	Mention      string `json:"mention,omitempty"` // while Address is unchecked: how mentions of the actor read; names no one
+	Profile      string `json:"profile"`           // page of the asker, for the visible mention
 	Inbox        string `json:"inbox"`
 	SharedInbox  string `json:"shared_inbox,omitempty"`
 	Note         string `json:"note"`
@@ -78,7 +79,11 @@ func (n *notes) normalize(ctx context.Context, in *incoming, q *inboundNote, age
 		return nil, err
 	}
 
-	sender, err := n.sender(ctx, in.by, agent, addressed, cmp.Or(q.language(), in.by.actor.Language))
+	checked, err := n.actors.provenAddress(ctx, in.by.actor, agent.Name)
+	if err != nil {
+		return nil, err
+	}
+	sender, err := n.sender(in.by, checked, agent, addressed, cmp.Or(q.language(), in.by.actor.Language))
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +91,7 @@ func (n *notes) normalize(ctx context.Context, in *incoming, q *inboundNote, age
 		return nil, err
 	}
 
-	notes, err := json.Marshal(q.route(in.by.actor, sender.Address, late))
+	notes, err := json.Marshal(q.route(in.by.actor, checked, late))
 	if err != nil {
 		return nil, fmt.Errorf("encode route: %w", err)
 	}
@@ -165,15 +170,20 @@ func (n *notes) noReply(ctx context.Context, actor *remoteActor, agent exchange.
 	return n.follows.onlyFollowers(ctx, actor, agent)
 }
 
-func (q *inboundNote) route(actor *remoteActor, address string, late bool) route {
+func (q *inboundNote) route(actor *remoteActor, checked checkedAddress, late bool) route {
 	profile := actor.URL
 	if profile == "" {
 		profile = actor.ID
 	}
 
+	mention := ""
+	if own := ownAddress(actor); checked.Status == addressUnchecked && own != checked.Address {
+		mention = own
+	}
+
 	sensitive, _ := q.object["sensitive"].(bool)
 	return route{
-		Quiet: actor.NoBot, Visibility: q.visibility, Actor: actor.ID, Address: address, Profile: profile, Inbox: actor.Inbox,
+		Quiet: actor.NoBot, Visibility: q.visibility, Actor: actor.ID, Address: checked.Address, Mention: mention, Profile: profile, Inbox: actor.Inbox,
 		SharedInbox: actor.SharedInbox, Note: q.note, Context: cmp.Or(q.context, q.inherited), Conversation: q.conversation,
 		Warning: q.warning(), Sensitive: sensitive, Language: q.language(), Late: late,
 		Chat: document.IsA(q.object, chatMessage),
@@ -263,12 +273,7 @@ func (q *inboundNote) language() string {
 }
 
 // sender describes the actor and carries the evidence for it. The profile is decoration; rights hang on the evidence.
-func (n *notes) sender(ctx context.Context, by proven, agent exchange.AgentProfile, addressed, locale string) (normalized.Sender, error) {
-	checked, err := n.actors.provenAddress(ctx, by.actor, agent.Name)
-	if err != nil {
-		return normalized.Sender{}, err
-	}
-
+func (n *notes) sender(by proven, checked checkedAddress, agent exchange.AgentProfile, addressed, locale string) (normalized.Sender, error) {
 	facts := evidenceClaims{
 		Actor: by.actor.ID, Type: by.actor.Type, Scheme: by.scheme, Address: checked.Status, Relay: by.relay,
 		MovedFrom: checked.MovedFrom, Proof: by.proofProblem,
@@ -289,7 +294,7 @@ func (n *notes) sender(ctx context.Context, by proven, agent exchange.AgentProfi
 	}
 
 	return normalized.Sender{
-		Address: checked.Address, DisplayName: name, Profile: profileOf(by.actor, name, locale),
+		Address: identity.Stated(checked.Address), DisplayName: name, Profile: profileOf(by.actor, name, locale),
 		AuthMethod: authMethod, Verified: true, KeyID: by.keyID,
 		Identities: []identity.Evidence{{
 			Subject: by.actor.ID, Issuer: n.options.Domain, Method: method,

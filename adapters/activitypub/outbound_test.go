@@ -2,6 +2,9 @@ package activitypub
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +22,7 @@ import (
 	"inbox/adapters/activitypub/document"
 	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
+	"inbox/internal/capability"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/normalized"
@@ -337,15 +341,26 @@ func (r *rig) mediaOfPrivateAnswers(file normalized.Part) {
 		r.t.Errorf("with its key: %d %v", status, header)
 	}
 	keyless, _, _ := strings.Cut(path, "?")
-	for _, query := range []string{"", "?reply=" + reply.ID, "?reply=" + reply.ID + "&key=AAAA"} {
+	digest := digestOfPart(file)
+	secret := must(r.adapter.media.loadSecret())
+	sum := hmac.New(sha256.New, secret) // as versions before decision 0137 made keys, which servers and people have
+	sum.Write([]byte(reply.ID + "\n" + digest))
+	old := base64.RawURLEncoding.EncodeToString(sum.Sum(nil))
+	if status, _, _ := r.fetch(keyless+"?reply="+reply.ID+"&key="+old, ""); status != http.StatusOK {
+		r.t.Errorf("with the key of an older version: %d", status)
+	}
+	another := capability.Mint(secret, keyClaim("another answer", digest))
+	for _, query := range []string{"", "?reply=" + reply.ID, "?reply=" + reply.ID + "&key=AAAA", "?reply=" + reply.ID + "&key=" + another} {
 		if status, _, _ := r.fetch(keyless+query, ""); status != http.StatusNotFound {
 			r.t.Errorf("%q: %d, want 404", query, status)
 		}
 	}
 	reply.DeletedAt = reply.CreatedAt
 	r.engine.replies[reply.ID] = reply
-	if status, _, _ := r.fetch(path, ""); status != http.StatusGone {
-		r.t.Errorf("after the answer was deleted: %d", status)
+	for _, address := range []string{path, keyless + "?reply=" + reply.ID + "&key=" + old} {
+		if status, _, _ := r.fetch(address, ""); status != http.StatusGone {
+			r.t.Errorf("after the answer was deleted: %d", status)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package activitypub
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"slices"
@@ -108,6 +109,17 @@ type person struct {
 	Inbox   string `json:"inbox,omitempty"`
 }
 
+// withAsker returns the asker and the others, each once: an agent may name its asker among those to whom it writes.
+func (r route) withAsker(others []person) []person {
+	people := []person{{Address: cmp.Or(r.Mention, r.Address), Actor: r.Actor, Profile: r.Profile}}
+	for _, one := range others {
+		if one.Actor != r.Actor {
+			people = append(people, one)
+		}
+	}
+	return people
+}
+
 // anchor is the visible mention (h-card), as all servers write it.
 func (p person) anchor() string {
 	user, _, _ := strings.Cut(strings.TrimPrefix(p.Address, "@"), "@")
@@ -145,8 +157,7 @@ func (r *renderer) renderParts(reply exchange.Reply, post int, relayed []person,
 		return note{}, err
 	}
 
-	asker := person{Address: asked.Address, Actor: asked.Actor, Profile: asked.Profile}
-	people := append([]person{asker}, relayed...)
+	people := asked.withAsker(relayed)
 	made := note{
 		ID: r.postIRI(reply.ID, post), Type: r.typeOf(reply, asked), AttributedTo: r.actorIRI(reply.Agent), InReplyTo: asked.Note,
 		Published: reply.CreatedAt.UTC().Format(time.RFC3339), URL: r.postIRI(reply.ID, post),

@@ -63,8 +63,7 @@ func (o *outbox) deletion(ctx context.Context, reply exchange.Reply, post int, p
 	}
 
 	var addressed note
-	people = append([]person{{Address: asked.Address, Actor: asked.Actor, Profile: asked.Profile}}, people...)
-	addressed.address(o.replyVisibility(reply, asked), people, o.followersOf(reply.Agent))
+	addressed.address(o.replyVisibility(reply, asked), asked.withAsker(people), o.followersOf(reply.Agent))
 	grave := o.renderer.tombstone(reply, post)
 	body, err := document.Encode(struct {
 		Context []any     `json:"@context"`

@@ -317,7 +317,7 @@ func (r *rig) ancestors(in exchange.Inbound) (texts []string) {
 		if err := normalized.Validate(message, limits); err != nil {
 			r.t.Error(err)
 		}
-		texts = append(texts, one.Sender.Address[:strings.LastIndexByte(one.Sender.Address, '@')]+" "+normalized.PlainText(one.Parts))
+		texts = append(texts, one.Sender.Address.String()[:strings.LastIndexByte(one.Sender.Address.String(), '@')]+" "+normalized.PlainText(one.Parts))
 	}
 	return texts
 }

@@ -284,7 +284,7 @@ func Prepare(owner, agent string, document Document, index int) (one Prepared, e
 
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	one.Session = exchange.Session{
-		ID: id, Owner: owner, Agent: agent, ThreadID: "session:" + newID(), Title: title(document.Title, firstWords(list)),
+		ID: id, Owner: owner, Agent: agent, ThreadID: newThread(agent, owner), Title: title(document.Title, firstWords(list)),
 		Connector: document.Connector, Conversation: document.Conversation, CreatedAt: now, UpdatedAt: now,
 	}
 
@@ -470,7 +470,7 @@ func (t *transcripts) historical(turn exchange.TurnRecord, message envelope.Enve
 	}
 
 	if message.Role == "assistant" || message.Role == "tool" || message.Type == envelope.TypeToolResult {
-		line.Role, line.Sender.Address = normalized.RoleAssistant, turn.Message.Recipient
+		line.Role, line.Sender.Address = normalized.RoleAssistant, identity.Stated(turn.Message.Recipient)
 	}
 
 	return line, true

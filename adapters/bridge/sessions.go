@@ -48,6 +48,12 @@ func ownerFor(r *http.Request, c caller) string {
 	return c.owner
 }
 
+// newThread returns the id of the conversation of a new session. The row of the session holds it and its name is drawn, so that a caller
+// who deletes a session and creates one with the same id begins a new conversation.
+func newThread(agent, owner string) string {
+	return exchange.ConversationID(ChannelName, agent, owner, newID())
+}
+
 // listSessions returns the sessions of the caller, newest update first. An operator sees those of all owners.
 func (s *sessions) listSessions(w http.ResponseWriter, r *http.Request, c caller) error {
 	query := r.URL.Query()
@@ -116,7 +122,7 @@ func (s *sessions) createSession(w http.ResponseWriter, r *http.Request, c calle
 
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	session, created, err := s.options.Sessions.CreateSession(r.Context(), exchange.Session{
-		ID: id, Owner: c.owner, Agent: agent.Name, ThreadID: "session:" + newID(), Title: title(text(body, "title"), ""),
+		ID: id, Owner: c.owner, Agent: agent.Name, ThreadID: newThread(agent.Name, c.owner), Title: title(text(body, "title"), ""),
 		CreatedAt: now, UpdatedAt: now,
 	})
 	if err != nil {
@@ -148,7 +154,7 @@ func (s *sessions) place(ctx context.Context, owner, named string, agent exchang
 
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	session = exchange.Session{
-		ID: newID(), Owner: owner, Agent: agent.Name, ThreadID: "session:" + newID(), Title: title,
+		ID: newID(), Owner: owner, Agent: agent.Name, ThreadID: newThread(agent.Name, owner), Title: title,
 		Connector: message.ConnectorID, Conversation: message.ConversationID, CreatedAt: now, UpdatedAt: now,
 	}
 

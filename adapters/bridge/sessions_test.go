@@ -62,6 +62,29 @@ func TestSessionsOverTheWire(t *testing.T) {
 	b.call(relay, http.MethodPost, "/v1/bridge/send", map[string]any{"agent": "echo", "message": "x", "session_id": id}, http.StatusNotFound)
 }
 
+// TestSessionsHaveConversationsOfTheirOwn: two owners who choose one id have two conversations, and a session that is made after another one of
+// the same id was deleted begins anew.
+func TestSessionsHaveConversationsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	bridgedOnBoth(t, func(b *bridged) {
+		relay, other := b.token("relay"), b.token("other")
+		seen := map[string]bool{}
+		for _, token := range []string{relay, other, relay} {
+			b.call(token, http.MethodPost, "/v1/sessions", map[string]any{"agent": "echo", "session_id": "plans"}, http.StatusCreated)
+			path := "/v1/sessions/plans"
+			for range 2 {
+				b.call(token, http.MethodPost, path+"/messages", map[string]any{"message": "x", "wait": true}, http.StatusOK)
+			}
+			turns, err := b.Store().Turns(b.Context(), exchange.TurnFilter{ByArrival: true, Limit: 2})
+			if err != nil || len(turns) != 2 || turns[0].ThreadID != turns[1].ThreadID || !exchange.IsConversationID(turns[0].ThreadID) || seen[turns[0].ThreadID] {
+				b.Errorf("the session is in %+v, %v", turns, err)
+			}
+			seen[turns[0].ThreadID] = true
+			b.call(token, http.MethodDelete, path, nil, http.StatusOK)
+		}
+	})
+}
+
 //contract:shows runtime-39 runtime-106
 func TestRunControlOverTheWire(t *testing.T) {
 	t.Parallel()

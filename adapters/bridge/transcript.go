@@ -399,7 +399,7 @@ func (a Archive) turnsOf(ctx context.Context, session exchange.Session) (turns [
 // spoken returns a turn as envelopes: the question, the calls of tools with their outcomes, the answer.
 func spoken(turn exchange.TurnRecord) []envelope.Envelope {
 	asked := envelope.UserText(plainText(turn.Message.Parts), map[string]any{
-		"message_id": turn.Message.ID, "run_id": turn.ID, "sender": turn.Message.Sender.Address,
+		"message_id": turn.Message.ID, "run_id": turn.ID, "sender": turn.Message.Sender.Address.String(),
 	})
 	asked.ID, asked.CreatedAt = turn.Message.ID, stamp(turn.AcceptedAt)
 

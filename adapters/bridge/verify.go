@@ -143,7 +143,7 @@ func (a *access) sender(c caller, agent exchange.AgentProfile, person, name stri
 	}
 
 	return normalized.Sender{
-		Address: a.address(local, subject), DisplayName: name, AuthMethod: normalized.AuthA2AOAuth, Verified: true, KeyID: c.token.ID,
+		Address: identity.Stated(a.address(local, subject)), DisplayName: name, AuthMethod: normalized.AuthA2AOAuth, Verified: true, KeyID: c.token.ID,
 		Identities: []identity.Evidence{{
 			Subject: subject, Issuer: a.options.Domain, Method: identity.MethodA2AOAuth, Assurance: identity.AssuranceAgent,
 			Audience: identity.Audience{agent.Address}, IssuedAt: identity.Now(),

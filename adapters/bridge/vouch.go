@@ -152,7 +152,7 @@ func (m *relayed) person(q question, name string, vouched []identity.Evidence) n
 	}
 
 	return normalized.Sender{
-		Address: m.address(local, subject), DisplayName: name, AuthMethod: normalized.AuthA2AOAuth, Verified: true,
+		Address: identity.Stated(m.address(local, subject)), DisplayName: name, AuthMethod: normalized.AuthA2AOAuth, Verified: true,
 		Identities: append([]identity.Evidence{own}, vouched...),
 	}
 }

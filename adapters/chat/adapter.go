@@ -148,7 +148,7 @@ func (*Adapter) Ancestors(_ context.Context, turn exchange.TurnRecord) ([]normal
 		}
 
 		if line.Role == "assistant" {
-			message.Role, message.Sender = normalized.RoleAssistant, normalized.Sender{Address: turn.Message.Recipient, AuthMethod: normalized.AuthNone}
+			message.Role, message.Sender = normalized.RoleAssistant, normalized.Sender{Address: identity.Stated(turn.Message.Recipient), AuthMethod: normalized.AuthNone}
 		}
 		if value.Trim(line.Text) != "" {
 			list = append(list, message)

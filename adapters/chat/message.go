@@ -123,7 +123,14 @@ func (m *messages) inbound(ctx context.Context, q question) (exchange.Inbound, e
 		return exchange.Inbound{}, err
 	}
 
-	told, err := m.history(ctx, q, owned, session)
+	thread := owned.conversation(session).ID()
+	if session == q.input.SessionID { // it may be from before
+		if thread, err = m.options.Conversations.Conversation(ctx, owned.conversation(session)); err != nil {
+			return exchange.Inbound{}, err
+		}
+	}
+
+	told, err := m.history(ctx, q, owned, thread)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
@@ -137,7 +144,7 @@ func (m *messages) inbound(ctx context.Context, q question) (exchange.Inbound, e
 	threads := true
 	in := exchange.Inbound{
 		Message: normalized.Message{
-			ID: id, ThreadID: owned.thread(session), Sender: m.access.sender(q.who, q.agent, session), Recipient: q.agent.Address, Parts: parts,
+			ID: id, ThreadID: thread, Sender: m.access.sender(q.who, q.agent, session), Recipient: q.agent.Address, Parts: parts,
 			RecipientCapabilities: normalized.RecipientCapabilities{
 				MentionRelay: normalized.MentionRelay{Kind: normalized.RelayNone},
 				TextMIMEs:    []string{normalized.MIMEMarkdown, normalized.MIMEPlain}, Threads: &threads,
@@ -331,7 +338,7 @@ const maxHistoryLines = 100
 
 // history returns what the client says was said before, as far as nothing of the session is kept here: what we have
 // ourselves is never repeated to the agent (agent runtime contract, section 6.1).
-func (m *messages) history(ctx context.Context, q question, owned owner, session string) ([]line, error) {
+func (m *messages) history(ctx context.Context, q question, owned owner, thread string) ([]line, error) {
 	told := q.input.History
 	if len(told) == 0 {
 		return nil, nil
@@ -339,7 +346,7 @@ func (m *messages) history(ctx context.Context, q question, owned owner, session
 
 	if q.input.SessionID != "" {
 		kept, err := m.options.Turns.Turns(ctx, exchange.TurnFilter{
-			Agent: owned.agent, Principal: owned.principal, ThreadID: owned.thread(session), ByArrival: true, Limit: 1,
+			Agent: owned.agent, Principal: owned.principal, ThreadID: thread, ByArrival: true, Limit: 1,
 		})
 		if err != nil || len(kept) > 0 {
 			return nil, err

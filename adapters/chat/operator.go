@@ -110,7 +110,7 @@ func (a *access) operatorSender(token exchange.Token, agent exchange.AgentProfil
 		name += "-" + token.ID
 	}
 	return normalized.Sender{
-		Address: identity.Address{Local: name, Domain: a.options.Domain}.String(), DisplayName: "Operator",
+		Address: identity.Stated(identity.Address{Local: name, Domain: a.options.Domain}.String()), DisplayName: "Operator",
 		AuthMethod: normalized.AuthA2AOAuth, Verified: true, KeyID: token.ID,
 		Identities: []identity.Evidence{{
 			Subject: operatorName + ":" + token.ID, Issuer: a.options.Domain,

@@ -38,7 +38,10 @@ type Options struct {
 	Tokens    exchange.Tokens
 	Blobs     normalized.Keeper
 	Memory    Memory
-	Issued    Issued // checks signed tokens; nil = none are taken
+	// Conversations finds the conversation that a client calls by a session; optional: exchange.ByName.
+	Conversations exchange.Conversations
+
+	Issued Issued // checks signed tokens; nil = none are taken
 
 	// ToolKind returns who executes a client tool of an agent, by any of its names; empty when it is none. With an empty name it
 	// reports whether the agent has such tools, and ToolOfAsker if one of them is its asker's. nil = no agent has any.
@@ -47,6 +50,7 @@ type Options struct {
 
 	// Guests reports whether an agent answers people who prove nothing; nil = no agent does.
 	Guests func(agent string) bool
+	Secret []byte // from which the sessions of guests are made, the same on all nodes; required with Guests
 	// Opening is what a chat with an agent begins with; nil = nothing of its own.
 	Opening func(agent string) Opening
 	// Present puts the asker's secret into the url of a demand; nil = the part stays as it is.
@@ -71,6 +75,9 @@ const (
 )
 
 func (o *Options) defaults() {
+	if o.Conversations == nil {
+		o.Conversations = exchange.ByName{}
+	}
 	if o.Guests == nil {
 		o.Guests = func(string) bool { return false }
 	}

@@ -421,7 +421,11 @@ func (a *restAPI) forget(ctx context.Context, q question) error {
 	if unknown != nil && !fault.Is(unknown, fault.NotFound) {
 		return unknown
 	}
-	if _, err := a.options.Memory.ForgetThread(ctx, owned.agent, owned.thread(session)); err != nil {
+	thread, err := a.options.Conversations.Conversation(ctx, owned.conversation(session))
+	if err != nil {
+		return err
+	}
+	if _, err := a.options.Memory.ForgetThread(ctx, owned.agent, thread); err != nil {
 		return err
 	}
 

@@ -49,7 +49,7 @@ func (rs *runs) resume(ctx context.Context, q question, lastEvent string) (run, 
 	found := run{turn: turn, route: routeOf(turn), after: seq, resumed: true}
 	session := q.input.SessionID
 	if session == "" && q.who.guest() { // a guest who begins again with the first request of the session
-		session, _ = guestSession("", q.input.RunID, q.messageID)
+		session, _ = guestSession(rs.options.Secret, "", q.input.RunID, q.messageID)
 	}
 	if !found.route.Chat || turn.Agent != q.agent.Name || turn.Principal != rs.access.sender(q.who, q.agent, session).Principal() {
 		return run{}, runNotFound()

@@ -2,16 +2,14 @@ package chat
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"slices"
 	"strings"
 
 	"github.com/google/uuid"
 
 	"inbox/exchange"
+	"inbox/internal/capability"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -22,15 +20,13 @@ type sessions struct {
 	access *access
 }
 
-// A session of a guest is a secret that opens it: guestPrefix and 32 random bytes, or a random UUID of the client's own
-// making. The session of a token holder opens nothing without the token: a UUIDv7 and a tag of its owner.
+// A session of a guest is a secret that proves who it is: guestPrefix and 32 random bytes, or a random UUID of the client's own
+// making. The session of a token holder is a name that opens nothing without the token.
 const (
-	guestPrefix   = "guest-"
-	guestBytes    = 32
-	uuidLength    = 36
-	tagLength     = 16
-	maxSession    = 512
-	connectorName = "chat"
+	guestPrefix = "guest-"
+	guestBytes  = 32
+	uuidLength  = 36
+	maxSession  = 512
 )
 
 // owner is the pair to which a session belongs.
@@ -45,7 +41,7 @@ func (s *sessions) place(q question) (session string, owned owner, err error) {
 
 	owned.agent = q.agent.Name
 	if q.who.guest() {
-		session, err = guestSession(asked, q.input.RunID, q.messageID)
+		session, err = guestSession(s.options.Secret, asked, q.input.RunID, q.messageID)
 		owned.principal = s.access.sender(q.who, q.agent, session).Principal()
 		return session, owned, err
 	}
@@ -58,26 +54,24 @@ func (s *sessions) place(q question) (session string, owned owner, err error) {
 func sessionNotFound() error { return fault.New(fault.NotFound, "the session was not found") }
 
 // guestSession returns the session of a guest. One that others could guess opens nothing, and neither does none: then the
-// guest gets a session of its own, which the answer names. It is made of the run's id when that is a random UUID, so that
-// the repeat of a first message is recognised.
-func guestSession(asked string, handles ...string) (string, error) {
+// guest gets a session of its own, which the answer names. It follows from the run's id when that is a random UUID, so that
+// the repeat of a first message is recognised. It follows from our key, too: agents and operators see ids of runs, and the session
+// opens the conversation to its holder.
+func guestSession(key []byte, asked string, handles ...string) (string, error) {
 	if isGuestSession(asked) || isRandomUUID(asked) {
 		return asked, nil
 	}
-	if _, _, minted := splitMinted(asked); minted {
+	if exchange.IsMinted(asked) {
 		return "", sessionNotFound()
 	}
 
 	for _, handle := range handles {
 		if isRandomUUID(handle) {
-			sum := sha256.Sum256([]byte("inbox chat session\x00" + strings.ToLower(handle)))
-			return guestPrefix + base64.RawURLEncoding.EncodeToString(sum[:]), nil
+			return guestPrefix + capability.Mint(key, capability.Claim{Purpose: "session of a guest", Who: strings.ToLower(handle), Form: capability.Long}), nil
 		}
 	}
 
-	secret := make([]byte, guestBytes)
-	_, _ = rand.Read(secret) // never fails since Go 1.24
-	return guestPrefix + base64.RawURLEncoding.EncodeToString(secret), nil
+	return guestPrefix + capability.Draw(capability.Long), nil
 }
 
 func isGuestSession(text string) bool {
@@ -96,32 +90,22 @@ func isRandomUUID(text string) bool {
 // minted for another owner, or is a guest's, is not found.
 func (o owner) session(asked string) (string, error) {
 	if asked == "" {
-		id := uuid.Must(uuid.NewV7()).String()
-		return id + "." + o.tag(id), nil
+		return o.names().MintName(), nil
 	}
-	if id, tag, minted := splitMinted(asked); minted && tag != o.tag(id) || isGuestSession(asked) {
+	if !o.names().MayName(asked) || isGuestSession(asked) {
 		return "", sessionNotFound()
 	}
 	return asked, nil
 }
 
-func (o owner) tag(id string) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{"chat session", o.agent, o.principal, id}, "\x00")))
-	return hex.EncodeToString(sum[:])[:tagLength]
+// names are those of the sessions that we make up for the owner.
+func (o owner) names() exchange.ConversationOwner {
+	return exchange.ConversationOwner{Kind: "chat session", Agent: o.agent, Principal: o.principal}
 }
 
-func splitMinted(session string) (id, tag string, minted bool) {
-	if len(session) != uuidLength+1+tagLength || session[uuidLength] != '.' || !isRandomUUID(session[:uuidLength]) {
-		return "", "", false
-	}
-	return session[:uuidLength], session[uuidLength+1:], true
-}
-
-// thread is the structured key of connector, conversation and agent. The owner is in it, so that one name that two
-// principals chose is two threads, and a guest's secret cannot be read out of it.
-func (o owner) thread(session string) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{"chat thread", o.agent, o.principal, session}, "\x00")))
-	return connectorName + ":" + hex.EncodeToString(sum[:16]) + ":" + o.agent
+// conversation names the conversation of a session.
+func (o owner) conversation(session string) exchange.ConversationName {
+	return exchange.ConversationName{Channel: ChannelName, Agent: o.agent, Owner: o.principal, Name: session}
 }
 
 // turnsOf returns the newest turns of a session; NotFound where there is none.
@@ -135,8 +119,13 @@ func (s *sessions) turnsOf(ctx context.Context, q question, limit int) ([]exchan
 		return nil, err
 	}
 
+	thread, err := s.options.Conversations.Conversation(ctx, owned.conversation(session))
+	if err != nil {
+		return nil, err
+	}
+
 	turns, err := s.options.Turns.Turns(ctx, exchange.TurnFilter{
-		Agent: owned.agent, Principal: owned.principal, ThreadID: owned.thread(session), ReceivedVia: normalized.ViaA2A, ByArrival: true, Limit: limit,
+		Agent: owned.agent, Principal: owned.principal, ThreadID: thread, ReceivedVia: normalized.ViaA2A, ByArrival: true, Limit: limit,
 	})
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 
 	"inbox/adapters/chat/contract"
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/internal/bearer"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -109,7 +110,7 @@ func (a *access) sender(who caller, agent exchange.AgentProfile, session string)
 	case who.signed != nil:
 		return who.signed.checked[agent.Name].Sender
 	case who.token == nil:
-		return normalized.Sender{Address: guestAddress(session, a.options.Domain), DisplayName: "Guest", AuthMethod: normalized.AuthNone}
+		return normalized.Sender{Address: identity.Stated(guestAddress(session, a.options.Domain)), DisplayName: "Guest", AuthMethod: normalized.AuthNone}
 	case who.token.Scope == exchange.TokenAdmin:
 		return a.operatorSender(*who.token, agent)
 	}

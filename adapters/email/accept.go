@@ -3,6 +3,7 @@ package email
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/adapters/email/authentication"
 	"inbox/adapters/email/message"
 	"inbox/adapters/email/text"
 	"inbox/internal/fault"
@@ -63,7 +65,8 @@ func (i *inbox) accept(ctx context.Context, env envelope, mail []byte) (proven b
 		return false, err
 	}
 
-	arrived := &arrival{env: env, fields: fields, body: body, mail: mail, sender: sender}
+	arrived := newArrival(env, fields, body, mail)
+	arrived.sender = sender
 	if sender.verified() && i.hiddenByTrouble(arrived) {
 		if err := i.verifier.putOff(mail); err != nil {
 			return false, err
@@ -100,6 +103,37 @@ type arrival struct {
 	body   []byte
 	mail   []byte // exactly as received
 	sender verdict
+
+	known *reading
+}
+
+// reading is what was read of a mail and is asked for again.
+type reading struct {
+	listed map[string][]message.Mailbox // by the name of the field
+	digest string
+}
+
+func newArrival(env envelope, fields message.Header, body, mail []byte) *arrival {
+	return &arrival{env: env, fields: fields, body: body, mail: mail, known: &reading{listed: map[string][]message.Mailbox{}}}
+}
+
+// addresses returns the mailboxes in all fields of one name.
+func (a *arrival) addresses(name string) []message.Mailbox {
+	boxes, read := a.known.listed[name]
+	if !read {
+		boxes = a.fields.Addresses(name)
+		a.known.listed[name] = boxes
+	}
+	return boxes
+}
+
+// bodyDigest is the same for all bodies that one relaxed signature covers (RFC 6376, section 3.4.4).
+func (a *arrival) bodyDigest() string {
+	if a.known.digest == "" {
+		sum := authentication.RelaxedBodyHash(a.body)
+		a.known.digest = hex.EncodeToString(sum[:])
+	}
+	return a.known.digest
 }
 
 // inspect refuses what different software would read differently, before anything else looks at the mail.
@@ -231,8 +265,8 @@ func (i *inbox) acceptFor(ctx context.Context, mail *arrival, shared text.Conten
 		return err
 	}
 
-	i.reporter.alive(ctx, mail) // before the agent answers
 	if to.agent == "" {
+		i.reporter.alive(ctx, mail)
 		return i.keepForOperator(ctx, mail, shared, to)
 	}
 	return i.handToAgent(ctx, mail, shared, to)
@@ -244,7 +278,10 @@ func (i *inbox) handToAgent(ctx context.Context, mail *arrival, shared text.Cont
 		return err
 	}
 
-	if err = i.receive(ctx, mail, to, in); err == nil && i.options.Alive != nil && mail.sender.verified() {
+	switch err = i.receive(ctx, mail, to, in); {
+	case err != nil && !temporary(err):
+		i.reporter.alive(ctx, mail)
+	case err == nil && i.options.Alive != nil && mail.sender.verified():
 		i.options.Alive(ctx, mail.sender.from.Domain)
 	}
 

@@ -103,12 +103,12 @@ func (i *inbox) signedFor(mail *arrival, to recipient, signature *authentication
 	if !signature.Covers("to") || !signature.Covers("cc") {
 		return false
 	}
-	if i.named(mail.fields, to, "To", "Cc") {
+	if i.named(mail, to, "To", "Cc") {
 		return true
 	}
 
 	covered := signature.Covers("resent-to") && signature.Covers("resent-cc") && signature.Covers("resent-from")
-	return covered && !resentByOther(mail) && i.named(mail.fields, to, "Resent-To", "Resent-Cc")
+	return covered && !resentByOther(mail) && i.named(mail, to, "Resent-To", "Resent-Cc")
 }
 
 // sentByAuthor reports whether a server of the author's domain sent the mail here (RFC 7208) and not for another mailbox of that domain,
@@ -121,13 +121,13 @@ func (i *inbox) sentByAuthor(mail *arrival, to recipient) bool {
 	if message.AddressKey(mail.env.from) == mail.sender.from.Key() {
 		return true
 	}
-	return len(mail.sender.DMARC.Signatures) == 0 && i.named(mail.fields, to, "To", "Cc")
+	return len(mail.sender.DMARC.Signatures) == 0 && i.named(mail, to, "To", "Cc")
 }
 
 // resentByOther reports whether someone else than the author sent the mail on (RFC 5322, section 3.6.6).
 func resentByOther(mail *arrival) bool {
 	for _, name := range []string{"Resent-From", "Resent-Sender"} {
-		boxes := mail.fields.Addresses(name)
+		boxes := mail.addresses(name)
 		if mail.fields.Has(name) && len(boxes) == 0 { // it cannot be read
 			return true
 		}
@@ -190,7 +190,7 @@ func (i *inbox) sentAgain(ctx context.Context, mail *arrival, to recipient, sign
 	if signature.Covers("date") && mail.fields.Has("Date") {
 		when = mail.fields.Get("Date")
 	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{to.address, mail.sender.from.Key(), when, digestOfBody(mail.body)}, "\n")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{to.address, mail.sender.from.Key(), when, mail.bodyDigest()}, "\n")))
 
 	own := i.ownID(mail)
 	first, _, err := i.options.State.PutIfAbsent(ctx, replayNamespace, hex.EncodeToString(sum[:]), []byte(own), mail.env.received.Add(maxDateAge+maxDateLead))
@@ -198,10 +198,4 @@ func (i *inbox) sentAgain(ctx context.Context, mail *arrival, to recipient, sign
 		return false, fmt.Errorf("remember a mail whose Message-ID is not signed: %w", err)
 	}
 	return string(first) != own, nil
-}
-
-// digestOfBody is the same for all bodies that one relaxed signature covers (RFC 6376, section 3.4.4).
-func digestOfBody(body []byte) string {
-	sum := authentication.RelaxedBodyHash(body)
-	return hex.EncodeToString(sum[:])
 }

@@ -190,7 +190,7 @@ func listMail(fields message.Header) bool {
 // answersList reports whether the agent answers the author of a mail that came through a list: the operator wants it, the mail
 // names the agent in To, and a person wrote it, not the list.
 func (i *inbox) answersList(mail *arrival, to recipient) bool {
-	return i.options.AnswersLists != nil && listMail(mail.fields) && i.options.AnswersLists(to.agent) && i.named(mail.fields, to, "To") &&
+	return i.options.AnswersLists != nil && listMail(mail.fields) && i.options.AnswersLists(to.agent) && i.named(mail, to, "To") &&
 		!slices.Contains(listAddresses(mail.fields), mail.sender.from.Key())
 }
 
@@ -292,7 +292,7 @@ func refuseChain(in *exchange.Inbound, fields message.Header, reason error) {
 	written := message.Clip(fields.Get(chainField), 100)
 	in.NoReply = codeChain + ": " + chainField + " is " + strconv.Quote(written)
 	in.Rejected = append(in.Rejected, identity.Rejection{
-		Code: codeChain, Reason: fmt.Sprintf("%s is %q: %s", chainField, written, reason), Subject: in.Message.Sender.Address,
+		Code: codeChain, Reason: fmt.Sprintf("%s is %q: %s", chainField, written, reason), Subject: in.Message.Sender.Address.String(),
 	})
 }
 

@@ -49,7 +49,7 @@ func (i *inbox) keepForOperator(ctx context.Context, mail *arrival, said text.Co
 	}
 	kept.Kind, kept.Mailbox, kept.To = exchange.MailOrdinary, to.local, []string{to.envelope}
 	kept.From, kept.FromName, kept.EnvelopeFrom = mail.sender.from.Address(), message.DisplayName(mail.sender.from.Name), mail.env.from
-	kept.ReceivedAt, kept.Proof, kept.Evidence = mail.env.received.UTC(), mail.sender.method, mail.sender.claims(mail.env, i.named(mail.fields, to, "To", "Cc"))
+	kept.ReceivedAt, kept.Proof, kept.Evidence = mail.env.received.UTC(), mail.sender.method, mail.sender.claims(mail.env, i.named(mail, to, "To", "Cc"))
 	if mail.sender.disowned != "" {
 		kept.Note = message.Clip("its author is proven, but anyone who has the mail could send it here: "+mail.sender.addressing.why, 300)
 	}

@@ -45,22 +45,22 @@ func capabilities() normalized.RecipientCapabilities {
 // normalize makes the message for one recipient.
 func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Content, to recipient) (exchange.Inbound, error) {
 	own := i.ownID(mail)
-	named := i.named(mail.fields, to, "To", "Cc", "Resent-To", "Resent-Cc")
+	named := i.named(mail, to, "To", "Cc", "Resent-To", "Resent-Cc")
 	claims := mail.sender.claims(mail.env, named)
 	sender := i.senderOf(mail, to, claims)
-	threadID, parent, err := i.thread(ctx, mail, to, sender, own)
+	thread, err := i.thread(ctx, mail, to, sender, own)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
 
 	if to.answered != "" {
-		to.tag = parent.Tag // the thread tag is in its place
+		to.tag = thread.parent.Tag // the thread tag is in its place
 	}
-	if parent.Version == 0 {
+	if thread.parent.Version == 0 {
 		to.answered = "" // the tag is someone else's: it opens nothing
 	}
 
-	parts, err := messageParts(shared, mail.fields.Decoded("Subject"), parent.Subject)
+	parts, err := messageParts(shared, mail.fields.Decoded("Subject"), thread.parent.Subject)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
@@ -73,14 +73,14 @@ func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Conten
 
 	in := exchange.Inbound{
 		Message: normalized.Message{
-			ID: own, ThreadID: threadID, InReplyTo: parentsOf(mail.fields).parent,
+			ID: own, ThreadID: thread.id, InReplyTo: parentsOf(mail.fields).parent,
 			Sender: sender, Recipient: to.address, Parts: parts,
 			RecipientCapabilities: capabilities(), ReceivedVia: normalized.ViaEmail,
 			ReceivedAt: identity.At(mail.env.received), Raw: normalized.Raw{MediaType: "message/rfc822"},
-			Surface: surfaceOf(mail.fields, to),
+			Surface: surfaceOf(mail, to),
 		},
 		Audience: i.audience(sender, kept), Original: i.original(mail), Channel: ChannelName, Route: notes, Repeats: true, NoReply: i.automatic(mail, to, named),
-		AnswerOf: i.answerOf(mail.fields), Client: mail.env.client(),
+		AnswerOf: i.answerOf(mail.fields), Opens: thread.begins, Client: mail.env.client(),
 		FromAgent: mail.fields.Has(chainField) || autoSubmitted(mail.fields) != "",
 		Rejected:  i.verifier.rejected(mail.sender),
 	}
@@ -119,7 +119,7 @@ func (i *inbox) receive(ctx context.Context, mail *arrival, to recipient, in exc
 		return nil
 	}
 
-	body := digestOfBody(mail.body)
+	body := mail.bodyDigest()
 	notes, ok := readRoute(known.Route)
 	if !ok || notes.Body == "" || notes.Body == body[:32] || notes.Body == digestOf(mail.body)[:32] { // the last is how older versions wrote it
 		return nil
@@ -179,7 +179,7 @@ func messageParts(shared text.Content, subject, parentSubject string) ([]normali
 func (i *inbox) senderOf(mail *arrival, to recipient, claims json.RawMessage) normalized.Sender {
 	from := mail.sender.from
 	sender := normalized.Sender{
-		Address: from.Canonical(), DisplayName: from.Name, AuthMethod: mail.sender.method, Verified: mail.sender.verified(),
+		Address: identity.Stated(from.Canonical()), DisplayName: from.Name, AuthMethod: mail.sender.method, Verified: mail.sender.verified(),
 		KeyID: mail.sender.keyID, Identities: i.verifier.evidence(mail.sender, mail.env, to, claims),
 	}
 
@@ -196,9 +196,9 @@ func (i *inbox) senderOf(mail *arrival, to recipient, claims json.RawMessage) no
 }
 
 // named reports whether one of the fields names the recipient, with any tag.
-func (i *inbox) named(fields message.Header, to recipient, names ...string) bool {
+func (i *inbox) named(mail *arrival, to recipient, names ...string) bool {
 	for _, name := range names {
-		for _, box := range fields.Addresses(name) {
+		for _, box := range mail.addresses(name) {
 			if local, _ := splitTag(box.Local); box.Domain == i.domain && local == to.local {
 				return true
 			}
@@ -223,9 +223,9 @@ func (i *inbox) route(mail *arrival, to recipient, id string, named bool) route 
 
 	return route{
 		Version: 1, Lists: lists, Local: to.local, Tag: to.tag, From: mail.sender.from, ReplyTo: replyTo, ReplySigned: replySigned, Unfollowed: unfollowed,
-		To: i.others(mail.fields.Addresses("To")), Cc: i.others(mail.fields.Addresses("Cc")),
+		To: i.others(mail.addresses("To")), Cc: i.others(mail.addresses("Cc")),
 		Subject: mail.fields.Decoded("Subject"), MessageID: id, References: references,
-		Body: digestOfBody(mail.body)[:32], Topic: mail.fields.Decoded("Thread-Topic"), Index: threadIndexOf(mail.fields), Verified: mail.sender.verified(),
+		Body: mail.bodyDigest()[:32], Topic: mail.fields.Decoded("Thread-Topic"), Index: threadIndexOf(mail.fields), Verified: mail.sender.verified(),
 		// An agent that is in neither field was told in secret: an answer to all would show it.
 		ReplyAll: named && lists == nil && mail.sender.verified() && i.options.RepliesToAll != nil && i.options.RepliesToAll(to.agent),
 	}
@@ -252,7 +252,7 @@ const (
 // any address there, so the address must belong to the organization of the sender, who was proven. signed reports whether the
 // aligned signature covers the field; unfollowed is the address that is not written to.
 func (i *inbox) safeReplyTo(mail *arrival, to recipient) (safe *message.Mailbox, signed bool, unfollowed string) {
-	boxes := mail.fields.Addresses("Reply-To")
+	boxes := mail.addresses("Reply-To")
 	if len(boxes) == 0 || len(boxes) == 1 && boxes[0].Key() == mail.sender.from.Key() {
 		return nil, false, ""
 	}
@@ -366,13 +366,14 @@ const maxSubject = 998
 
 // surfaceOf is what the header says beyond the contract: what the sender wrote, for the agent to read. Who was only in the
 // envelope (Bcc) appears nowhere.
-func surfaceOf(fields message.Header, to recipient) *normalized.Surface {
+func surfaceOf(mail *arrival, to recipient) *normalized.Surface {
+	fields := mail.fields
 	surface := &normalized.Surface{
 		Channel: normalized.ViaEmail, Subject: message.Clean(message.DecodeWords(fields.Get("Subject")), maxSubject), Date: dateOf(fields), Tag: to.tag,
 		ListID: listID(fields), Language: text.BestLanguage(fields.Get("Content-Language")),
 	}
-	surface.AddRecipients(&surface.To, surfaceRecipients(fields.Addresses("To"))...)
-	surface.AddRecipients(&surface.Cc, surfaceRecipients(fields.Addresses("Cc"))...)
+	surface.AddRecipients(&surface.To, surfaceRecipients(mail.addresses("To"))...)
+	surface.AddRecipients(&surface.Cc, surfaceRecipients(mail.addresses("Cc"))...)
 	return surface
 }
 

@@ -294,7 +294,7 @@ func TestInternationalSenders(t *testing.T) {
 
 	in := s.engine.Only(t)
 	sender := in.Message.Sender
-	if sender.Address != "@änn@xn--bcher-kva.test" || !sender.Verified || sender.AuthMethod != normalized.AuthEmailDMARC || in.Message.Surface.Subject != "Bücher" || len(in.Message.Surface.To) != 2 {
+	if sender.Address.String() != "@änn@xn--bcher-kva.test" || !sender.Verified || sender.AuthMethod != normalized.AuthEmailDMARC || in.Message.Surface.Subject != "Bücher" || len(in.Message.Surface.To) != 2 {
 		t.Errorf("sender %+v, surface %+v", sender, in.Message.Surface)
 	}
 	if err := normalized.Validate(in.Message, normalized.DefaultLimits()); err != nil {

@@ -71,7 +71,8 @@ type Deliveries interface {
 
 // Suppressions keeps the addresses that take no mail.
 type Suppressions interface {
-	// Suppressed returns those of the addresses, in lower case, that are suppressed.
+	// Suppressed returns those of the addresses, in lower case, that are suppressed. A proven mail to an agent that was accepted ends a
+	// suppression: it is not told of them, and looks for one where it finds an address suppressed.
 	Suppressed(ctx context.Context, addresses []string) ([]exchange.Suppression, error)
 	// MailFailed counts a failure and reports whether the address is suppressed now and was not before.
 	MailFailed(ctx context.Context, failure exchange.MailFailure) (suppressed bool, err error)

@@ -55,7 +55,7 @@ func (r *recipients) find(ctx context.Context, to string, international bool) (r
 		return recipient{}, &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "There is no agent " + name + " here"}
 	}
 
-	answered := r.answeredReply(tag)
+	answered := r.answeredReply(name, tag)
 	if answered != "" {
 		tag = "" // it is ours, and says nothing to the agent
 	}
@@ -139,7 +139,8 @@ func (s *session) stillOpen(env envelope) *smtp.SMTPError {
 }
 
 // Thread tags are what Reply-To of our answers carries where the operator wants it: agent+t.<token>@domain. The token is the
-// id of the answer, signed, so that a mail to it is an answer to it, even with a mail program that loses In-Reply-To.
+// id of the answer, signed for the agent's mailbox, so that a mail to it is an answer to it, even with a mail program that loses
+// In-Reply-To.
 const threadMark = "t."
 
 // threadAddress returns the Reply-To of a reply; empty = none.
@@ -148,15 +149,15 @@ func (w *renderer) threadAddress(replyID, local string) string {
 	if !w.options.ThreadTags || err != nil {
 		return ""
 	}
-	return tagged(local, threadMark+w.tokens.Sign(threadMark, id)) + "@" + w.domain
+	return tagged(local, threadMark+w.tokens.Sign(threadMark, local, id)) + "@" + w.domain
 }
 
-// answeredReply returns the reply whose thread tag this is; empty = it is none of ours.
-func (r *recipients) answeredReply(tag string) (replyID string) {
+// answeredReply returns the reply of a mailbox whose thread tag this is; empty = it is none of ours.
+func (r *recipients) answeredReply(local, tag string) (replyID string) {
 	token, marked := strings.CutPrefix(strings.ToLower(tag), threadMark)
 	if !marked {
 		return ""
 	}
-	replyID, _ = r.tokens.Verify(threadMark, token)
+	replyID, _ = r.tokens.Verify(threadMark, local, token)
 	return replyID
 }

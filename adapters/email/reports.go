@@ -120,7 +120,7 @@ func (r *reporter) accept(ctx context.Context, env envelope, mail []byte) error 
 		return answer(554, smtp.EnhancedCode{5, 4, 6}, "Too many hops, this mail is in a loop")
 	}
 
-	arrived := &arrival{env: env, fields: fields, body: body, mail: mail}
+	arrived := newArrival(env, fields, body, mail)
 	for _, to := range env.recipients {
 		if err := r.bounced(ctx, arrived, to); err != nil {
 			return err
@@ -292,7 +292,8 @@ func (r *reporter) vouched(ctx context.Context, mail *arrival, address string) b
 	return r.checker.Check(ctx, peer, domain, mail.fields, mail.mail).Vouches() || peer.From == "" && r.checker.Permits(ctx, peer, domain)
 }
 
-// alive ends the suppression of an address from which a proven mail came.
+// alive ends the suppression of an address from which a proven mail came that makes no turn. Where it makes one, the turn does: see
+// Suppressions. So no accepted mail pays for that.
 func (r *reporter) alive(ctx context.Context, mail *arrival) {
 	if !mail.sender.verified() {
 		return

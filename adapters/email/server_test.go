@@ -27,7 +27,7 @@ func TestSignedMailBecomesAMessage(t *testing.T) {
 	if m.ID != "m1@sender.test" || m.ThreadID == m.ID || m.Recipient != "@echo@inbox.test" || m.ReceivedVia != "email" {
 		t.Errorf("message %+v", m)
 	}
-	if m.Sender.Address != "@ann@sender.test" || m.Sender.DisplayName != "Ann Sender" || !m.Sender.Verified || m.Sender.AuthMethod != normalized.AuthEmailDMARC {
+	if m.Sender.Address.String() != "@ann@sender.test" || m.Sender.DisplayName != "Ann Sender" || !m.Sender.Verified || m.Sender.AuthMethod != normalized.AuthEmailDMARC {
 		t.Errorf("sender %+v", m.Sender)
 	}
 	if len(m.Sender.Identities) != 1 || m.Sender.Identities[0].Subject != "mailto:ann@sender.test" || m.Sender.Identities[0].Issuer != "inbox.test" {

@@ -36,13 +36,18 @@ func parentsOf(fields message.Header) parentage {
 	return p
 }
 
+// conversation is where a mail belongs.
+type conversation struct {
+	id     string
+	parent route // the note of the message that the mail answers; empty if the mail joins no known conversation
+	begins bool  // the mail is the first one of the conversation
+}
+
 // thread decides which conversation a mail belongs to: that of the mail it answers, if its sender wrote that one or was addressed
 // in it, otherwise one of the sender's own. Message ids travel in plain sight, so that the id of a mail opens nothing.
 //
 // A conversation that began before the agent was copied in holds together by its root: the name that the sender gives it.
-//
-// parent is the note of the message that the mail answers, empty if the mail joins no known conversation.
-func (i *inbox) thread(ctx context.Context, mail *arrival, to recipient, sender normalized.Sender, id string) (threadID string, parent route, err error) {
+func (i *inbox) thread(ctx context.Context, mail *arrival, to recipient, sender normalized.Sender, id string) (conversation, error) {
 	parents := parentsOf(mail.fields)
 	candidates := parents.ids()
 	if to.answered != "" {
@@ -52,11 +57,11 @@ func (i *inbox) thread(ctx context.Context, mail *arrival, to recipient, sender 
 	for _, name := range sender.Names() {
 		known, found, err := i.options.Threads.ContinuedMessage(ctx, to.agent, ChannelName, name, candidates)
 		if err != nil {
-			return "", route{}, fmt.Errorf("find parent mail: %w", err)
+			return conversation{}, fmt.Errorf("find parent mail: %w", err)
 		}
 		if found {
 			notes, _ := readRoute(known.Route)
-			return known.ThreadID, notes, nil
+			return conversation{id: known.ThreadID, parent: notes}, nil
 		}
 	}
 
@@ -64,7 +69,7 @@ func (i *inbox) thread(ctx context.Context, mail *arrival, to recipient, sender 
 	if len(parents.references) > 0 {
 		root = parents.references[0]
 	}
-	return exchange.ConversationID(ChannelName, to.agent, sender.Principal(), root), route{}, nil
+	return conversation{id: exchange.ConversationID(ChannelName, to.agent, sender.Principal(), root), begins: root == id}, nil
 }
 
 // ids are those of the mails before, nearest first: In-Reply-To, then References from the last to the first.

@@ -1,6 +1,7 @@
 package email
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"inbox/adapters/email/emailtest"
 	"inbox/adapters/email/message"
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/internal/golden"
 	"inbox/normalized"
@@ -69,6 +71,26 @@ func TestThreads(t *testing.T) {
 	}
 	if got := send("sender.test", "m5@sender.test", true, "References: <late@x.test>").ThreadID; got == late {
 		t.Error("the name of another's root opens its conversation")
+	}
+}
+
+// TestAMailSaysWhetherItBeginsAConversation: of one that does nothing was counted before, and nothing is looked up.
+func TestAMailSaysWhetherItBeginsAConversation(t *testing.T) {
+	s := start(t, nil)
+	w := s.greet()
+	for i, row := range []struct {
+		line  string
+		opens bool
+	}{
+		{"X-Nothing: at all", true},
+		{"In-Reply-To: <m0@sender.test>", false},
+		{"In-Reply-To: <elsewhere@x.test>", true},
+		{"References: <root@x.test> <elsewhere@x.test>", false}, // others of the same root may have come
+	} {
+		w.send("ann@sender.test", []string{"echo@inbox.test"}, emailtest.Signed(t, emailtest.Letter("text", fmt.Sprintf("Message-ID: <m%d@sender.test>", i), row.line)), "250")
+		if in := s.engine.All()[i]; in.Opens != row.opens {
+			t.Errorf("%s: opens %v", row.line, in.Opens)
+		}
 	}
 }
 
@@ -358,15 +380,18 @@ func TestThreadAndBounceTokensDiffer(t *testing.T) {
 	s := start(t, func(o *Options) { o.ThreadTags = true })
 	const id = "01936f2a-0000-7000-8000-000000000001"
 	token, _ := s.adapter.outbox.tokens.ReturnPath(id, "ann@sender.test")
-	if got := s.adapter.recipients.answeredReply("t." + token); got != "" {
+	if got := s.adapter.recipients.answeredReply("echo", "t."+token); got != "" {
 		t.Errorf("a bounce token is taken for the thread of %s", got)
 	}
 	_, tag, _ := strings.Cut(strings.TrimSuffix(s.adapter.outbox.renderer.threadAddress(id, "echo"), "@inbox.test"), "+")
 	if _, is := s.adapter.outbox.tokens.Pass("bounce+" + strings.TrimPrefix(tag, "t.")); is {
 		t.Error("a thread token is taken for a bounce")
 	}
-	if got := s.adapter.recipients.answeredReply(tag); got != id {
+	if got := s.adapter.recipients.answeredReply("echo", tag); got != id {
 		t.Errorf("the token is of %q", got)
+	}
+	if got := s.adapter.recipients.answeredReply("other", tag); got != "" {
+		t.Errorf("at the mailbox of another agent the token is of %q", got)
 	}
 }
 
@@ -400,7 +425,7 @@ func (s *setup) opening(address string) exchange.Inbound {
 	}
 	in := exchange.Inbound{Route: notes, Audience: exchange.Audience{Parties: s.adapter.Parties(notes)}, Message: normalized.Message{
 		ID: "opening-1", ThreadID: "urn:opened", Recipient: "@echo@inbox.test", ReceivedVia: normalized.ViaEmail,
-		Sender: normalized.Sender{Address: "@echo@inbox.test", Verified: true},
+		Sender: normalized.Sender{Address: identity.Stated("@echo@inbox.test"), Verified: true},
 	}}
 	s.engine.Add(in)
 	return in

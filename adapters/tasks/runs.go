@@ -108,7 +108,7 @@ func (rs request) inbound(ctx context.Context, agent exchange.AgentProfile, targ
 
 	return exchange.Inbound{
 		Message: normalized.Message{
-			ID: idOfRunMessages + readable, ThreadID: uuid.Must(uuid.NewV7()).String(), Sender: sender, Recipient: agent.Address, Parts: parts,
+			ID: idOfRunMessages + readable, ThreadID: newThread(agent, sender), Sender: sender, Recipient: agent.Address, Parts: parts,
 			RecipientCapabilities: normalized.RecipientCapabilities{
 				MentionRelay: normalized.MentionRelay{Kind: normalized.RelayNone}, TextMIMEs: []string{normalized.MIMEMarkdown, normalized.MIMEPlain},
 			},
@@ -117,6 +117,11 @@ func (rs request) inbound(ctx context.Context, agent exchange.AgentProfile, targ
 		Original: rs.original, Channel: ChannelName, Route: kept, Conversation: session, NewThread: true, Opens: true,
 		Task: &exchange.TaskRun{ID: run, Owner: rs.caller.key(), Started: started},
 	}, nil
+}
+
+// newThread returns the id of the conversation of a run: each run is one of its own.
+func newThread(agent exchange.AgentProfile, sender normalized.Sender) string {
+	return exchange.ConversationID(ChannelName, agent.Name, sender.Principal(), uuid.Must(uuid.NewV7()).String())
 }
 
 // requirements are the labels that a program must have to get the run, where programs work for the target.

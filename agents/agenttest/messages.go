@@ -60,7 +60,7 @@ func message(name string, parts []normalized.Part) normalized.Message {
 	return normalized.Message{
 		ID: "https://peer.example/messages/" + strings.ReplaceAll(name, " ", "-"), ThreadID: "https://peer.example/threads/1",
 		Sender: normalized.Sender{
-			Address: "@alice@peer.example", DisplayName: "Alice", AuthMethod: normalized.AuthActivityPubSignature, Verified: true,
+			Address: identity.Stated("@alice@peer.example"), DisplayName: "Alice", AuthMethod: normalized.AuthActivityPubSignature, Verified: true,
 			Identities: []identity.Evidence{{
 				Subject: "https://peer.example/users/alice", Issuer: "inbox.example", Method: identity.MethodActivityPubSignature,
 				Assurance: identity.AssuranceAddress, Audience: identity.Audience{"@echo@inbox.example"}, IssuedAt: moment(0),
@@ -76,7 +76,7 @@ func message(name string, parts []normalized.Part) normalized.Message {
 }
 
 func history(current normalized.Message) []normalized.HistoricalMessage {
-	agent := normalized.Sender{Address: current.Recipient, AuthMethod: normalized.AuthNone}
+	agent := normalized.Sender{Address: identity.Stated(current.Recipient), AuthMethod: normalized.AuthNone}
 	return []normalized.HistoricalMessage{
 		{Role: normalized.RoleUser, Sender: current.Sender, Parts: []normalized.Part{normalized.Text("one")}, Timestamp: moment(-2)},
 		{Role: normalized.RoleAssistant, Sender: agent, Parts: []normalized.Part{normalized.Text("two")}, Timestamp: moment(-1)},

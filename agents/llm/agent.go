@@ -255,7 +255,7 @@ func (j *job) context() map[string]any {
 	known := map[string]any{
 		"run_id": j.turn.ID, "attempt": j.turn.Attempt, "agent": j.turn.Agent, "thread_id": message.ThreadID, "message_id": message.ID,
 		"caller_context": map[string]any{
-			"address": message.Sender.Address, "principal": message.Sender.Principal(), "identities": identities,
+			"address": message.Sender.Address.String(), "principal": message.Sender.Principal(), "identities": identities,
 		},
 	}
 

@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"inbox/agents"
 	"inbox/agents/runtime/tool"
 	"inbox/exchange/exchangetest"
+	"inbox/identity"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -222,7 +224,7 @@ func TestApprovedQuestionIsAsked(t *testing.T) {
 
 // approves is the resolution of the demand in a response, as the server writes it.
 func approves(response normalized.Response) *policypart.Resolution {
-	return &policypart.Resolution{Kind: policypart.ConsentRequired, Outcome: policypart.OutcomeGranted, Data: map[string]json.RawMessage{
+	return &policypart.Resolution{Kind: policypart.ConsentRequired, Outcome: policypart.OutcomeGranted, ResolvedAt: identity.Now(), Data: map[string]json.RawMessage{
 		policypart.ApprovalKey: response.Policy().Data[policypart.ApprovalKey],
 	}}
 }
@@ -237,9 +239,13 @@ func TestApprovalIsOfOneCall(t *testing.T) {
 		"of another call": func(turn *agents.Turn) {
 			turn.Message.PolicyResolution.Data[policypart.ApprovalKey] = json.RawMessage(`{"action_id":"another","tool":"pay"}`)
 		},
-		"in another turn": func(turn *agents.Turn) { turn.ID = "turn of tomorrow" },
+		"in another turn":  func(turn *agents.Turn) { turn.ID = "turn of tomorrow" },
+		"of another agent": func(turn *agents.Turn) { turn.Agent = "doctor" },
+		"after its end": func(turn *agents.Turn) {
+			turn.Message.PolicyResolution.ResolvedAt = identity.At(time.Now().Add(-policypart.GrantLife))
+		},
 		"for another sender": func(turn *agents.Turn) {
-			turn.Message.Sender.Identities, turn.Message.Sender.Address = nil, "@eve@peer.example"
+			turn.Message.Sender.Identities, turn.Message.Sender.Address = nil, identity.Stated("@eve@peer.example")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/normalized"
 )
 
@@ -80,7 +81,7 @@ func talked(name string, messages, bytes int) agents.Turn {
 	for i := range messages {
 		role, sender := normalized.RoleUser, turn.Message.Sender
 		if i%2 == 1 {
-			role, sender = normalized.RoleAssistant, normalized.Sender{Address: turn.Message.Recipient}
+			role, sender = normalized.RoleAssistant, normalized.Sender{Address: identity.Stated(turn.Message.Recipient)}
 		}
 		turn.Message.History = append(turn.Message.History, normalized.HistoricalMessage{
 			ID: fmt.Sprintf("h%d", i), Role: role, Sender: sender, Parts: []normalized.Part{normalized.Text(fmt.Sprintf("turn %d %s", i, strings.Repeat("x", bytes)))},

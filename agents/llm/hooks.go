@@ -81,7 +81,7 @@ func (j *job) hook() {
 			ID: j.turn.ID, Attempt: j.turn.Attempt, Agent: j.turn.Agent, ThreadID: message.ThreadID, MessageID: message.ID,
 		},
 		principal: hook.Principal{
-			Address: message.Sender.Address, Principal: message.Sender.Principal(), Evidence: []hook.Evidence{},
+			Address: message.Sender.Address.String(), Principal: message.Sender.Principal(), Evidence: []hook.Evidence{},
 			ReceivedVia: message.ReceivedVia,
 		},
 	}

@@ -152,7 +152,7 @@ func TestMediatorOverHTTP(t *testing.T) {
 				t.Errorf("the timeline is\n%s", rows())
 			}
 			first := program.questions()[0]
-			if first.Run.ID != turn.ID || first.Run.Agent != turn.Agent || first.Principal.Address != turn.Message.Sender.Address ||
+			if first.Run.ID != turn.ID || first.Run.Agent != turn.Agent || first.Principal.Address != turn.Message.Sender.Address.String() ||
 				first.Principal.AgentChain == nil || first.Turn != 1 || first.Call.ToolName != "find" || fmt.Sprint(first.Call.Parameters) != "map[q:x]" ||
 				fmt.Sprint(first.Call.PreparedToolCall["parameters"]) != "map[q:x]" || first.Call.ToolDeclaration["name"] != "find" || len(first.Call.Messages) == 0 {
 				t.Errorf("the mediator saw %+v %+v", first, first.Call)

@@ -195,8 +195,8 @@ type ByDemand struct {
 }
 
 const (
-	claimNamespace = "agents.approved" // hash of turn and call → "begun"
-	claimLife      = 30 * 24 * time.Hour
+	claimNamespace = "agents.approved"                   // hash of turn and call → "begun"
+	claimLife      = policypart.GrantLife + 24*time.Hour // longer than what was granted counts, so no call is made twice
 )
 
 // Ask writes down the call and what was decided last, so that an earlier decision is never taken for this one.
@@ -244,6 +244,7 @@ func (b ByDemand) Settle(ctx context.Context, turn agents.Turn, waiting Waiting)
 	input := value.Assoc(payload["apply_input"])
 	granted := policypart.Grant{
 		Purpose: policypart.PurposeApproval, Subject: value.Text(payload["subject"]), Agent: value.Text(payload["agent"]), Digest: approvedAction(resolution),
+		Until: resolution.ResolvedAt.Add(policypart.GrantLife),
 	}
 	if !granted.Covers(policypart.Use{
 		Purpose: policypart.PurposeApproval, Subject: turn.Message.Sender.Principal(), Agent: turn.Agent, At: time.Now(),

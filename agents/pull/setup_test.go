@@ -264,7 +264,7 @@ func poll(p *program) error {
 
 // replyWhole answers with a document.
 func replyWhole(p *program, turn *taken) error {
-	encoded, err := json.Marshal(normalized.Response{Parts: []normalized.Part{normalized.Text("Hello " + turn.Message.Sender.Address)}})
+	encoded, err := json.Marshal(normalized.Response{Parts: []normalized.Part{normalized.Text("Hello " + turn.Message.Sender.Address.String())}})
 	if err != nil {
 		return err
 	}

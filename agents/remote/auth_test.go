@@ -136,7 +136,7 @@ func TestEvidenceIsSignedForTheOtherAgent(t *testing.T) {
 			var audience, sender string
 			agent := newAgent(t, server.URL, func(o *Options) {
 				o.Sign = func(_ context.Context, v Vouching) ([]identity.Evidence, error) {
-					audience, sender = v.Audience, v.Turn.Message.Sender.Address
+					audience, sender = v.Audience, v.Turn.Message.Sender.Address.String()
 					return []identity.Evidence{{Subject: "acct:alice@peer.example", Issuer: "inbox.example", Method: "m"}}, nil
 				}
 			})

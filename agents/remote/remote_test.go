@@ -14,6 +14,7 @@ import (
 
 	"inbox/agents"
 	"inbox/agents/agenttest"
+	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -133,7 +134,7 @@ func TestQuestionIsNotAnsweredBySomebodyElse(t *testing.T) {
 	mustHandle(t, agent, turnOf("1", "weather?"))
 	stranger := turnOf("2", "Graz")
 	stranger.Message.Sender.Identities = nil
-	stranger.Message.Sender.Address = "@mallory@evil.example"
+	stranger.Message.Sender.Address = identity.Stated("@mallory@evil.example")
 	if got := mustHandle(t, agent, stranger).response; textOf(got) != "Which city?" {
 		t.Errorf("got %q", textOf(got))
 	}

@@ -66,7 +66,7 @@ func printShown(out io.Writer, shown operator.Shown) {
 	fmt.Fprintf(out, "Message   %s\n", message.ID)
 	fmt.Fprintf(out, "Thread    %s\n", message.ThreadID)
 	fmt.Fprintf(out, "From      %s  (%s)\n", message.Sender.Address, message.Sender.AuthMethod)
-	if message.Sender.CarriedBy != "" {
+	if !message.Sender.CarriedBy.IsZero() {
 		fmt.Fprintf(out, "Brought   by %s  (%s)\n", message.Sender.CarriedBy, shown.Turn.Carrier)
 	}
 	fmt.Fprintf(out, "To        %s by %s\n", message.Recipient, message.ReceivedVia)

@@ -40,7 +40,7 @@ func newHeldList() *cobra.Command {
 				return o.Held.List(cmd.Context(), agent, before, limit)
 			}, func(t exchange.TurnRecord) []string {
 				text := excerpt(normalized.PlainText(t.Message.Parts))
-				return []string{t.ID, t.Agent, t.Message.Sender.Address, t.Message.ReceivedVia, when(t.AcceptedAt), expiry(t), text}
+				return []string{t.ID, t.Agent, t.Message.Sender.Address.String(), t.Message.ReceivedVia, when(t.AcceptedAt), expiry(t), text}
 			})
 		},
 	}

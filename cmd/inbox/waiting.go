@@ -90,7 +90,7 @@ func newFailedList() *cobra.Command {
 			return printList(cmd, "No message failed.", []string{"ID", "AGENT", "FROM", "BY", "FAILED", "WHY", "TEXT"}, func(o *inbox.Operator) ([]exchange.TurnRecord, error) {
 				return o.Waiting.Failed(cmd.Context(), filter, chosen.before, chosen.limit)
 			}, func(t exchange.TurnRecord) []string {
-				return []string{t.ID, t.Agent, oneLine(t.Message.Sender.Address), t.Channel, when(t.UpdatedAt), excerpt(t.Reason), excerpt(normalized.PlainText(t.Message.Parts))}
+				return []string{t.ID, t.Agent, oneLine(t.Message.Sender.Address.String()), t.Channel, when(t.UpdatedAt), excerpt(t.Reason), excerpt(normalized.PlainText(t.Message.Parts))}
 			})
 		},
 	}
@@ -203,7 +203,7 @@ func (f *retryFlags) print(out io.Writer, done retriedAll) error {
 	if result := done.RetryResult; result != nil {
 		rows := make([][]string, 0, len(result.Turns))
 		for _, t := range result.Turns {
-			rows = append(rows, []string{t.ID, t.Agent, oneLine(t.Sender), when(t.FailedAt), f.now("run", t.Skipped), excerpt(t.Failure)})
+			rows = append(rows, []string{t.ID, t.Agent, oneLine(t.Sender.String()), when(t.FailedAt), f.now("run", t.Skipped), excerpt(t.Failure)})
 		}
 		if err := printTable(out, "No message failed in that time.", []string{"ID", "AGENT", "FROM", "FAILED", "NOW", "WHY IT FAILED"}, rows); err != nil {
 			return err

@@ -5,8 +5,8 @@ package account
 
 import (
 	"context"
-	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/base64"
 	"errors"
 	"log/slog"
@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/exchange"
+	"inbox/internal/capability"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/internal/openid"
@@ -277,7 +278,7 @@ func (a *Accounts) Session(r *http.Request) (Session, bool, error) {
 	}
 
 	return Session{
-		ID: record.ID, Name: record.Name, Role: role, CSRF: derived(secret, "csrf"),
+		ID: record.ID, Name: record.Name, Role: role, CSRF: capability.Mint([]byte(secret), formClaim(record.ID)),
 		CreatedAt: record.CreatedAt, ExpiresAt: record.ExpiresAt, ProvenAt: record.ProvenAt,
 		Address: record.Address, Agent: record.Agent, Owner: record.Owner(), record: record,
 	}, true, nil
@@ -368,11 +369,9 @@ func send(w http.ResponseWriter, r *http.Request, to string) {
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// derived is a text that follows from a secret and says nothing about it.
-func derived(secret, purpose string) string {
-	mac := hmac.New(sha256.New, []byte(secret))
-	mac.Write([]byte(purpose))
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+// formClaim is that of the forms which one session posts: the key is the secret of its cookie.
+func formClaim(session string) capability.Claim {
+	return capability.Claim{Purpose: "forms of the console", Who: session}
 }
 
-func sameText(a, b string) bool { return hmac.Equal([]byte(a), []byte(b)) }
+func sameText(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

@@ -1,7 +1,6 @@
 package account
 
 import (
-	"crypto/rand"
 	"errors"
 	"net/http"
 	"net/url"
@@ -11,6 +10,7 @@ import (
 	"unicode"
 
 	"inbox/internal/bearer"
+	"inbox/internal/capability"
 	"inbox/internal/fault"
 )
 
@@ -21,10 +21,10 @@ const (
 	hostPrefix    = "__Host-"
 )
 
-// Secrets of cookies are two of rand.Text: 260 bits.
+// Secrets of cookies are two drawn tokens: 256 bits.
 const secretBytes = 52
 
-func newSecret() string { return rand.Text() + rand.Text() }
+func newSecret() string { return capability.Draw(capability.Plain) + capability.Draw(capability.Plain) }
 
 func hashed(secret string) string { return bearer.Hash(secret) }
 

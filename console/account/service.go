@@ -1,14 +1,12 @@
 package account
 
 import (
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"inbox/exchange"
+	"inbox/internal/capability"
 	"inbox/internal/fault"
 	"inbox/internal/openid"
 )
@@ -16,20 +14,34 @@ import (
 // serviceLife is how long the way to the login service and back may take.
 const serviceLife = 10 * time.Minute
 
-// serviceState travels through the login service. Its tag is made with the secret of a cookie, so that it is good in the browser that
-// began and in no other, on every node, and nothing is stored. Who owns the browser can forge it: it says where to go on and nothing
-// about who the operator is.
+// Purposes of what a sign-in at the login service sends with the browser.
+const (
+	purposeSignIn   = "sign-in to the console"
+	purposeNonce    = "nonce of a sign-in to the console"
+	purposeVerifier = "verifier of a sign-in to the console"
+)
+
+// serviceState travels through the login service. It is signed with the secret of a cookie, so that it is good in the browser that
+// began and in no other, on every node, and nothing is stored. The owner of the browser can forge it: it says where to go on and
+// nothing about who the operator is.
 type serviceState struct {
 	Next    string `json:"n"`
 	Session string `json:"s,omitempty"` // that is confirmed; empty = one is begun
-	Expires int64  `json:"e"`           // seconds since 1970
+}
+
+// once returns nonce and code verifier of an attempt.
+func once(signed, binding string) (nonce, verifier string) {
+	claim := func(purpose string) capability.Claim {
+		return capability.Claim{Purpose: purpose, Who: bindingCookie, What: signed, Form: capability.Long}
+	}
+	return capability.Mint([]byte(binding), claim(purposeNonce)), capability.Mint([]byte(binding), claim(purposeVerifier))
 }
 
 // beginService sends the browser to the login service.
 func (a *Accounts) beginService(w http.ResponseWriter, r *http.Request) {
 	noStore(w)
 	query := r.URL.Query()
-	state := serviceState{Next: LocalPath(query.Get("next"), Home), Expires: time.Now().Add(serviceLife).Unix()}
+	state := serviceState{Next: LocalPath(query.Get("next"), Home)}
 	address := a.options.Service.AuthorizationURL
 	if query.Get("again") != "" {
 		s, ok := a.admit(w, r, exchange.RoleRead, state.Next)
@@ -44,14 +56,14 @@ func (a *Accounts) beginService(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	body, err := json.Marshal(state)
+	binding := newSecret()
+	signed, err := capability.Sign([]byte(binding), purposeSignIn, bindingCookie, time.Now().Add(serviceLife), state)
 	if err != nil {
 		a.options.Pages.Failed(w, r, err)
 		return
 	}
-	binding, payload := newSecret(), base64.RawURLEncoding.EncodeToString(body)
-	signed := payload + "." + derived(binding, "state "+payload)
-	to, err := address(r.Context(), signed, derived(binding, "nonce "+payload), derived(binding, "verifier "+payload))
+	nonce, verifier := once(signed, binding)
+	to, err := address(r.Context(), signed, nonce, verifier)
 	if err != nil {
 		a.serviceFailed(w, r, state, err)
 		return
@@ -73,7 +85,7 @@ func (a *Accounts) finishService(w http.ResponseWriter, r *http.Request) {
 
 	name := bindingCookie + openid.AttemptName(back.State)
 	binding := a.read(r, name)
-	state, payload, good := readState(back.State, binding)
+	state, good := readState(back.State, binding)
 	if binding != "" {
 		http.SetCookie(w, a.cookie(r, name, "", 0))
 	}
@@ -83,7 +95,8 @@ func (a *Accounts) finishService(w http.ResponseWriter, r *http.Request) {
 	}
 
 	state.Next = LocalPath(state.Next, Home)
-	proven, err := a.options.Service.Redeem(r.Context(), back, derived(binding, "nonce "+payload), derived(binding, "verifier "+payload))
+	nonce, verifier := once(back.State, binding)
+	proven, err := a.options.Service.Redeem(r.Context(), back, nonce, verifier)
 	switch {
 	case err != nil:
 		a.serviceFailed(w, r, state, err)
@@ -108,16 +121,12 @@ func (a *Accounts) strayReturn(w http.ResponseWriter, r *http.Request) {
 }
 
 // readState checks that a state was made for this browser, not long ago.
-func readState(text, binding string) (state serviceState, payload string, good bool) {
-	payload, tag, _ := strings.Cut(text, ".")
-	if binding == "" || len(text) > 2*maxLocalPath || !sameText(tag, derived(binding, "state "+payload)) {
-		return state, payload, false
+func readState(text, binding string) (state serviceState, good bool) {
+	if binding == "" || len(text) > 2*maxLocalPath {
+		return state, false
 	}
-	body, err := base64.RawURLEncoding.DecodeString(payload)
-	if err == nil {
-		err = json.Unmarshal(body, &state)
-	}
-	return state, payload, err == nil && time.Now().Unix() < state.Expires
+	err := capability.Read([]byte(binding), purposeSignIn, bindingCookie, text, time.Now(), &state)
+	return state, err == nil
 }
 
 // serviceFailed leads back to the page that led to the service.

@@ -81,7 +81,7 @@ func (p *Pages) failedTurns(w http.ResponseWriter, r *http.Request, s account.Se
 	for i := range turns {
 		turn := &turns[i]
 		v.Rows = append(v.Rows, failureRow{
-			ID: turn.ID, Href: at("messages", turn.ID), What: turn.Message.Sender.Address, Excerpt: excerpt(normalized.PlainText(turn.Message.Parts)),
+			ID: turn.ID, Href: at("messages", turn.ID), What: turn.Message.Sender.Address.String(), Excerpt: excerpt(normalized.PlainText(turn.Message.Parts)),
 			Channel: turn.Channel, Agent: turn.Agent, Words: turn.Reason, At: turn.UpdatedAt, Tries: turn.Attempt, Turn: turn.ID,
 		})
 	}
@@ -171,7 +171,7 @@ func (p *Pages) retried(ctx context.Context, tab string, filter exchange.RetryFi
 	work := exchange.RetriedWork{Retried: turns.Retried, Skipped: turns.Skipped, More: turns.More}
 	for _, one := range turns.Turns {
 		work.Work = append(work.Work, exchange.Retried{
-			ID: one.ID, TurnID: one.ID, Agent: one.Agent, What: one.Sender, FailedAt: one.FailedAt, Failure: one.Failure, Skipped: one.Skipped,
+			ID: one.ID, TurnID: one.ID, Agent: one.Agent, What: one.Sender.String(), FailedAt: one.FailedAt, Failure: one.Failure, Skipped: one.Skipped,
 		})
 	}
 	return work, err

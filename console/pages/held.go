@@ -8,7 +8,6 @@ import (
 
 	"inbox/console/account"
 	"inbox/exchange"
-	"inbox/identity"
 	"inbox/internal/design"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -75,15 +74,15 @@ func (p *Pages) heldMessage(w http.ResponseWriter, r *http.Request, s account.Se
 	}
 
 	sender := turn.Message.Sender
-	v := heldMessageView{workView: p.workView(r, s, "held"), Turn: turn, Unproven: len(sender.Identities) == 0, Block: targets(ctx, sender)}
+	v := heldMessageView{workView: p.workView(r, s, "held"), Turn: turn, Unproven: len(sender.Identities) == 0, Block: blockTargets(ctx, sender)}
 	if !v.Unproven {
-		v.Allow = targets(ctx, sender)
+		v.Allow = allowTargets(ctx, sender)
 		proof := &sender.Identities[0]
 		if speaker := sender.Speaker(); speaker != nil {
 			proof = speaker
 		}
 		answer, err := p.Operator.Agents.Access(operator.AccessQuestion{
-			Agent: turn.Agent, Address: sender.Address, Issuer: proof.Issuer, Method: proof.Method, Subject: proof.Subject, Assurance: proof.Assurance,
+			Agent: turn.Agent, Address: sender.Address.String(), Issuer: proof.Issuer, Method: proof.Method, Subject: proof.Subject, Assurance: proof.Assurance,
 		})
 		switch {
 		case fault.Is(err, fault.NotFound), fault.Is(err, fault.Malformed): // the agent left the settings, or the proof is of a kind that they do not know
@@ -93,19 +92,37 @@ func (p *Pages) heldMessage(w http.ResponseWriter, r *http.Request, s account.Se
 			v.Closed = answer.Reason
 		}
 	}
-	return p.showWork(w, r, s, text(ctx, "Held message of {sender}", "sender", design.VisibleLine(sender.Address)), heldMessagePage(v))
+	return p.showWork(w, r, s, text(ctx, "Held message of {sender}", "sender", design.VisibleLine(sender.Address.String())), heldMessagePage(v))
 }
 
-// targets are what an entry may name to mean a sender: the address, and the domain that it is at.
-func targets(ctx context.Context, sender normalized.Sender) (list []listTarget) {
-	address, err := identity.ParseAddress(sender.Address)
+// blockTargets are what a blocking entry may name to mean a sender: the address as it is stated, and the domain that it is at.
+func blockTargets(ctx context.Context, sender normalized.Sender) []listTarget {
+	address, err := sender.Address.Parse()
 	if err != nil {
 		return nil
 	}
-	return []listTarget{
-		{address.String(), text(ctx, "only this sender, on all channels")},
-		{address.Domain, text(ctx, "everybody at this domain")},
+	return targets(ctx, address.String(), address.Domain)
+}
+
+// allowTargets are what an entry that lets in may name to mean a sender: what is proven of who speaks. An address that is only stated
+// would let its owner in, and not this sender.
+func allowTargets(ctx context.Context, sender normalized.Sender) []listTarget {
+	speaker := sender.Speaker()
+	if speaker == nil {
+		return nil
 	}
+	_, domain, _ := strings.Cut(speaker.Proven().Mail(), "@")
+	return targets(ctx, string(speaker.Proven()), cmp.Or(domain, speaker.Domain()))
+}
+
+func targets(ctx context.Context, address, domain string) (list []listTarget) {
+	if address != "" {
+		list = append(list, listTarget{address, text(ctx, "only this sender, on all channels")})
+	}
+	if domain != "" {
+		list = append(list, listTarget{domain, text(ctx, "everybody at this domain")})
+	}
+	return list
 }
 
 func (p *Pages) release(w http.ResponseWriter, r *http.Request, s account.Session) error {
@@ -141,6 +158,10 @@ func (p *Pages) listed(r *http.Request, s account.Session, list string) (turn ex
 	}
 	if turn, err = p.Operator.Messages.Turn(ctx, httpserver.Param(r, "turn")); err != nil {
 		return turn, entry, err
+	}
+	targets := allowTargets
+	if list == exchange.ListBlock {
+		targets = blockTargets
 	}
 	for _, one := range targets(ctx, turn.Message.Sender) {
 		if one.Value == target {

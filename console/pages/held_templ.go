@@ -39,11 +39,11 @@ func heldPage(v heldView) templ.Component {
 				for _, turn := range v.Rows {
 					page.Fixed("<tr>")
 					if v.MayWork {
-						page.Component(ctx, "<td>", tick(ticked{turn.ID, design.VisibleLine(turn.Message.Sender.Address), v.Selected}))
+						page.Component(ctx, "<td>", tick(ticked{turn.ID, design.VisibleLine(turn.Message.Sender.Address.String()), v.Selected}))
 						page.Fixed("</td>")
 					}
 					page.Address("<th scope=\"row\"><a href=\"", at("work", "held", turn.ID))
-					page.Component(ctx, "\">", design.Name(turn.Message.Sender.Address))
+					page.Component(ctx, "\">", design.Name(turn.Message.Sender.Address.String()))
 					page.Component(ctx, "</a><div class=\"row-text\">", design.Name(excerpt(normalized.PlainText(turn.Message.Parts))))
 					page.Escaped("</div></th><td data-label=\"", text(ctx, "Evidence"))
 					page.Component(ctx, "\"><span class=\"cluster\">", design.Channel(turn.Channel))

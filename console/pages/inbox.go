@@ -191,7 +191,7 @@ const maxExcerpt = 240
 
 func messageRow(turn *exchange.TurnRecord) inboxRow {
 	return inboxRow{
-		Href: at("messages", turn.ID), Sender: turn.Message.Sender.Address, Name: turn.Message.Sender.DisplayName, Channel: turn.Channel,
+		Href: at("messages", turn.ID), Sender: turn.Message.Sender.Address.String(), Name: turn.Message.Sender.DisplayName, Channel: turn.Channel,
 		Agent: turn.Agent, State: turn.State, Reason: turn.Reason, Excerpt: excerpt(normalized.PlainText(turn.Message.Parts)), At: turn.AcceptedAt,
 	}
 }

@@ -63,7 +63,7 @@ func (p *Pages) message(w http.ResponseWriter, r *http.Request, s account.Sessio
 	}
 	v.CSRF, v.MayWork, v.Path = s.CSRF, s.Role >= exchange.RoleWork, r.URL.RequestURI()
 	p.markRead(r, s, v.Turn)
-	title := text(r.Context(), "Message of {sender}", "sender", design.VisibleLine(v.Turn.Message.Sender.Address))
+	title := text(r.Context(), "Message of {sender}", "sender", design.VisibleLine(v.Turn.Message.Sender.Address.String()))
 	return p.show(w, r, s, view{Title: title, Section: sectionInbox}, messagePage(v))
 }
 
@@ -214,7 +214,7 @@ func senderName(sender normalized.Sender) string {
 	if sender.DisplayName != "" {
 		return sender.DisplayName
 	}
-	return sender.Address
+	return sender.Address.String()
 }
 
 func (v messageView) senderName() string { return senderName(v.Turn.Message.Sender) }

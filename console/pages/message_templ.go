@@ -157,7 +157,7 @@ func facts(v messageView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var36 templ.Component) {
 		page.Escaped("<section class=\"card\" aria-labelledby=\"facts\"><h2 id=\"facts\">", text(ctx, "Facts"))
 		page.Escaped("</h2><dl class=\"facts\"><dt>", text(ctx, "From"))
-		page.Component(ctx, "</dt><dd>", design.Name(v.Turn.Message.Sender.Address))
+		page.Component(ctx, "</dt><dd>", design.Name(v.Turn.Message.Sender.Address.String()))
 		page.Escaped("</dd><dt>", text(ctx, "To"))
 		page.Component(ctx, "</dt><dd>", design.Name(v.Turn.Message.Recipient))
 		page.Escaped("</dd><dt>", text(ctx, "Accepted"))

@@ -139,7 +139,7 @@ func overviewTurn(state string) exchange.TurnRecord {
 		Message: normalized.Message{
 			ID: id + "@peer.test", ThreadID: "thread " + id, Recipient: "@echo@localhost:8080", ReceivedVia: normalized.ViaEmail,
 			ReceivedAt: identity.At(time.Now()), Raw: normalized.Raw{Ref: "sha256:00", MediaType: "message/rfc822"},
-			Sender: normalized.Sender{Address: "@ana@peer.test", AuthMethod: normalized.AuthNone}, Parts: []normalized.Part{normalized.Text("hello")},
+			Sender: normalized.Sender{Address: identity.Stated("@ana@peer.test"), AuthMethod: normalized.AuthNone}, Parts: []normalized.Part{normalized.Text("hello")},
 		},
 	}
 }

@@ -18,9 +18,9 @@ func TestPersonPage(t *testing.T) {
 	s := inboxtest.Start(t)
 	const ann, other = "localhost:8080 mailto:ann@social.test", "localhost:8080 mailto:ann@work.test"
 	proven, stated := overviewTurn(exchange.StateSilent), overviewTurn(exchange.StateSilent)
-	proven.Principal, proven.Message.Sender.Address = ann, "@ann@social.test"
+	proven.Principal, proven.Message.Sender.Address = ann, identity.Stated("@ann@social.test")
 	proven.Message.Sender.Identities = []identity.Evidence{{Issuer: "localhost:8080", Subject: "mailto:ann@social.test", Method: identity.MethodEmailDMARC}}
-	stated.Principal, stated.Message.Sender.Address, stated.Message.Sender.Identities = "unverified @ann@social.test", "@ann@social.test", nil
+	stated.Principal, stated.Message.Sender.Address, stated.Message.Sender.Identities = "unverified @ann@social.test", identity.Stated("@ann@social.test"), nil
 	overviewInsertAll(s, proven, stated)
 	err := s.Store().InTx(t.Context(), func(tx *store.Tx) error {
 		return tx.PutLink(t.Context(), exchange.PersonLink{Agent: "memory", Digest: "shown", Sides: [2]exchange.LinkSide{

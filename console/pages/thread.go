@@ -64,7 +64,7 @@ func (p *Pages) thread(w http.ResponseWriter, r *http.Request, s account.Session
 		v.Turns = append(v.Turns, turns[len(turns)-1-i])
 	}
 	p.markRead(r, s, newest)
-	title := text(r.Context(), "Conversation with {sender}", "sender", design.VisibleLine(v.Sender.Address))
+	title := text(r.Context(), "Conversation with {sender}", "sender", design.VisibleLine(v.Sender.Address.String()))
 	return p.show(w, r, s, view{Title: title, Section: sectionInbox}, threadPage(v))
 }
 

@@ -19,7 +19,7 @@ func threadPage(v threadView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
 		page.Address("<p class=\"crumbs\"><a href=\"", at("inbox"))
 		page.Escaped("\">", text(ctx, "Inbox"))
-		page.Component(ctx, "</a></p><div class=\"page-head\"><div class=\"cluster\">", design.Avatar(v.Sender.Address, ""))
+		page.Component(ctx, "</a></p><div class=\"page-head\"><div class=\"cluster\">", design.Avatar(v.Sender.Address.String(), ""))
 		page.Component(ctx, "<div><h1>", design.Name(senderName(v.Sender)))
 		page.Component(ctx, "</h1><div class=\"cluster\">", design.Channel(v.Channel))
 		page.Component(ctx, "", design.Evidence(v.Sender.AuthMethod, v.Sender.Verified))

@@ -11,6 +11,7 @@ import (
 
 	"inbox/engine/delivery"
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/internal/markup/markuptest"
 	"inbox/normalized"
 	"inbox/operator"
@@ -24,7 +25,7 @@ func TestTextsOfWorkNeverBecomeMarkup(t *testing.T) {
 	words := []normalized.Part{normalized.Text("x"), {Kind: normalized.PartFile, Name: "x", MIME: "x", Alt: "x"}, {Kind: normalized.PartLink, Title: "x", URL: "x"}}
 	turn := exchange.TurnRecord{
 		ID: "x", Agent: "x", Principal: "x", ThreadID: "x", State: exchange.StateHeld, Reason: "x", Channel: "x", AcceptedAt: at, ExpiresAt: &at,
-		Message: normalized.Message{ID: "x", Recipient: "x", Sender: normalized.Sender{Address: "x", DisplayName: "x", AuthMethod: "x"}, Parts: words},
+		Message: normalized.Message{ID: "x", Recipient: "x", Sender: normalized.Sender{Address: identity.Stated("x"), DisplayName: "x", AuthMethod: "x"}, Parts: words},
 	}
 	approval := exchange.Approval{
 		ID: "x", Code: "x", Agent: "x", TurnID: "x", ThreadID: "x", Asker: "x", Principal: "x", Question: "x", Tool: "x", Summary: "x",

@@ -128,7 +128,7 @@ func (o *office) turn(state, sender, words string) exchange.TurnRecord {
 		Message: normalized.Message{
 			ID: id + "@peer.test", ThreadID: "thread " + id, Recipient: "@echo@localhost:8080", ReceivedVia: normalized.ViaEmail,
 			ReceivedAt: identity.At(o.now), Raw: normalized.Raw{Ref: "sha256:00", MediaType: "message/rfc822"},
-			Sender: normalized.Sender{Address: sender, AuthMethod: normalized.AuthNone},
+			Sender: normalized.Sender{Address: identity.Stated(sender), AuthMethod: normalized.AuthNone},
 			Parts:  []normalized.Part{normalized.Text(words)},
 			RecipientCapabilities: normalized.RecipientCapabilities{
 				MentionRelay: normalized.MentionRelay{Kind: normalized.RelayRecipientField, Fields: []string{"to", "cc"}},

@@ -92,7 +92,7 @@ func headers() []row {
 		{name: "more than 1,000 fields", head: []string{repeated("X-Many: x", 1000)}, sign: nobody, code: malformed},
 		{name: "more than 256 KiB of header", head: []string{repeated("X-Long: "+strings.Repeat("x", 900), 290)}, sign: nobody, code: malformed},
 		{name: "a Unicode domain is shown in ASCII", head: []string{"From: Ann <ann@bücher.{d}>"}, sign: []string{"xn--bcher-kva.{d}"}, from: "ann@xn--bcher-kva.{d}", check: func(t *testing.T, shown operator.Shown, _ load.Received) {
-			if got := shown.Turn.Message.Sender.Address; !strings.HasPrefix(got, "@ann@xn--bcher-kva.") {
+			if got := shown.Turn.Message.Sender.Address.String(); !strings.HasPrefix(got, "@ann@xn--bcher-kva.") {
 				t.Errorf("address %s", got)
 			}
 		}},

@@ -137,7 +137,7 @@ func (a agent) run(given agents.Document, body string) *person {
 // attributed demands that words stand under the name of their author. An author may call themselves what they like as long as the agent
 // is told that nothing proves it.
 func (a agent) attributed(reader *person, said *word, to normalized.Sender) {
-	address := plainAddress(to.Address)
+	address := plainAddress(to.Address.String())
 	speaker := a.addresses[address]
 	if speaker == nil || speaker == said.author || address == said.author.claim || said.forged && !to.Verified {
 		return
@@ -158,7 +158,7 @@ func (a agent) answer(message normalized.Message, asker *person) normalized.Resp
 	text := textOf(message.Parts)
 	if message.PolicyResolution != nil {
 		// What was demanded privately is answered privately: to the asker, or to the one under whose name they asked without proof.
-		private := a.word(nil, asker, a.owner(message.Sender.Address))
+		private := a.word(nil, asker, a.owner(message.Sender.Address.String()))
 		return say("It is done, and I found " + private.text + ".")
 	}
 

@@ -30,9 +30,8 @@ func TestMain(m *testing.M) {
 
 // pairs are all pairs of channels.
 func pairs() (all [][2]string) {
-	names := []string{"mail", "fediverse", "A2A", "chat", "connector", "messenger"}
-	for i, one := range names {
-		for _, other := range names[i:] {
+	for i, one := range channelNames {
+		for _, other := range channelNames[i:] {
 			all = append(all, [2]string{one, other})
 		}
 	}

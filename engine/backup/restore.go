@@ -341,7 +341,7 @@ func (o RestoreOptions) uncertain(ctx context.Context, opened *store.Store, visi
 	for turn, err := range openTurns(ctx, opened) {
 		if err == nil {
 			err = visit(Uncertain{
-				Kind: "turn", ID: turn.ID, Agent: turn.Agent, Channel: turn.Channel, State: turn.State, To: turn.Message.Sender.Address,
+				Kind: "turn", ID: turn.ID, Agent: turn.Agent, Channel: turn.Channel, State: turn.State, To: turn.Message.Sender.Address.String(),
 				NativeID: turn.Message.ID, At: turn.AcceptedAt,
 			}, nil)
 		}

@@ -308,18 +308,24 @@ func (a *approvals) decide(
 	return a.current(ctx, issuance), err
 }
 
-// EditReply replaces the text of an answer that is held back; files and recipients stay. The approval stays open. Errors
-// are those of Approve, and Malformed for an approval of an action, or a text that is empty or too long.
+// EditReply replaces the text of an answer that is held back; files and recipients stay. The approval stays open. It returns the
+// approval as this edit left it, whose digest approves this text and not that of someone who was faster. Errors
+// are those of Approve, and Malformed for an approval of an action, or a text that is empty or too long; beside an error the
+// present state is returned.
 func (a *approvals) EditReply(ctx context.Context, id, by, text string) (exchange.Approval, error) {
 	issuance, err := a.open(ctx, id, by)
 	if err == nil {
-		err = a.editReply(ctx, issuance, by, text)
+		err = a.editReply(ctx, &issuance, by, text)
 	}
-	return a.current(ctx, issuance), err
+	if err != nil {
+		return a.current(ctx, issuance), err
+	}
+	return listed(issuance, a.now()), nil
 }
 
-func (a *approvals) editReply(ctx context.Context, i policypart.Issuance, by, text string) error {
-	kept := notesOf(i)
+// editReply stores the text, and leaves the approval as it is then.
+func (a *approvals) editReply(ctx context.Context, i *policypart.Issuance, by, text string) error {
+	kept := notesOf(*i)
 	text = strings.TrimSpace(text)
 	limit := normalized.DefaultLimits().TextPart
 	switch {
@@ -339,9 +345,10 @@ func (a *approvals) editReply(ctx context.Context, i policypart.Issuance, by, te
 	case err != nil:
 		return fault.Wrap(fault.Unavailable, "the text cannot be stored now; try again", err)
 	case !noted:
-		return a.audit.refuse(ctx, i, a.demands.lost(ctx, i))
+		return a.audit.refuse(ctx, *i, a.demands.lost(ctx, *i))
 	}
 
+	i.CodeHash, i.Notes, i.UpdatedAt = hashCode(kept.Code), kept.raw(), a.now()
 	return nil
 }
 
@@ -489,6 +496,9 @@ func grantOf(i policypart.Issuance) policypart.Grant {
 	if lent(i) {
 		granted.Digest = policypart.Digest(i.Action, notesOf(i).Message)
 	}
+	if resolution.Outcome != policypart.OutcomePaid { // what was paid for counts until the money is taken
+		granted.Until = resolution.ResolvedAt.Add(policypart.GrantLife)
+	}
 	return granted
 }
 
@@ -499,10 +509,12 @@ func lent(i policypart.Issuance) bool {
 }
 
 // useBy is the use that a turn makes of the grant of its demand. An approval, and the login of someone else, are about the
-// message that was shown, which its sender may have edited since. What an asker grants may be brought by a later message, whose sender was
-// compared with the asker then; its turn is the one of the demand since.
+// message that was shown, which its sender may have edited since.
 func useBy(i policypart.Issuance, turn exchange.TurnRecord, now time.Time) policypart.Use {
-	use := policypart.Use{Purpose: cmp.Or(i.Purpose, i.Kind), Subject: i.Principal, Agent: turn.Agent, At: now}
+	use := policypart.Use{Purpose: cmp.Or(i.Purpose, i.Kind), Subject: turn.Principal, Agent: turn.Agent, At: now}
+	if brought(i, turn) {
+		use.Subject = i.Principal
+	}
 	if i.Purpose != policypart.PurposeApproval {
 		use.Digest, _ = i.Part.Terms() // an error leaves it empty, which no grant covers
 		if i.Resolution != nil && lent(i) {
@@ -515,8 +527,14 @@ func useBy(i policypart.Issuance, turn exchange.TurnRecord, now time.Time) polic
 	if kept.Message != "" { // an older version kept none
 		kept.Message = digestOfMessage(turn.Message)
 	}
-	use.Subject, use.Digest = turn.Principal, shownWith(i, kept)
+	use.Digest = shownWith(i, kept)
 	return use
+}
+
+// brought reports whether a later message brought what was demanded of its asker: the demand is of its turn since. Its sender was
+// compared with the asker then, and may have brought the asker's signed envelope as another party.
+func brought(i policypart.Issuance, turn exchange.TurnRecord) bool {
+	return i.Purpose != policypart.PurposeApproval && turn.Message.ID != i.MessageID
 }
 
 // shownOf returns the digest of what an approver is shown of an approval as it stands.

@@ -2,7 +2,6 @@ package demand
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"regexp"
 	"slices"
@@ -36,6 +35,8 @@ var (
 const (
 	maxDecision = 64 << 10 // bytes of a text part that are looked through
 	maxOwnText  = 4 << 10  // of them, above the quotation: a word, mentions, and how the quotation is announced
+
+	decisionBegins = "@aAdDyYnNoO" // with which a text begins that decisionPattern may match: of a mention, or of a word
 )
 
 // ReadDecision reads the decision out of a message: its text is exactly one word, with the code of an approval or
@@ -65,6 +66,11 @@ func readWord(text string) (d Decision, ok bool) {
 		return d, false
 	}
 
+	text = withoutSubject(text)
+	if begins := strings.TrimSpace(text); begins == "" || strings.IndexByte(decisionBegins, begins[0]) < 0 { // nearly every message
+		return d, false
+	}
+
 	match := decisionPattern.FindStringSubmatch(mentionPattern.ReplaceAllString(ownText(text), ""))
 	if match == nil {
 		return d, false
@@ -77,10 +83,15 @@ func readWord(text string) (d Decision, ok bool) {
 	return d, true
 }
 
+// withoutSubject leaves out the subject that begins the text of a mail.
+func withoutSubject(text string) string {
+	text = strings.ReplaceAll(text, "\r\n", "\n")
+	return text[len(subjectPattern.FindString(text)):]
+}
+
 // ownText leaves out what the writer did not write: quoted lines with the line that announces them, and what stands below
 // a signature or divider. It is empty when the writer wrote too much for a decision.
 func ownText(text string) string {
-	text = subjectPattern.ReplaceAllString(strings.ReplaceAll(text, "\r\n", "\n"), "")
 	var own []string
 	size := 0
 	for line := range strings.SplitSeq(text, "\n") {
@@ -125,7 +136,7 @@ var toAgentPattern = regexp.MustCompile(`(?i)^to[ \t]+(?:the[ \t]+)?agent[ \t]*:
 func IsForAgent(message normalized.Message) bool {
 	for i := range message.Parts {
 		if message.Parts[i].Kind == normalized.PartText {
-			return toAgentPattern.MatchString(mentionPattern.ReplaceAllString(ownText(message.Parts[i].Content), ""))
+			return toAgentPattern.MatchString(mentionPattern.ReplaceAllString(ownText(withoutSubject(message.Parts[i].Content)), ""))
 		}
 	}
 	return false
@@ -138,12 +149,9 @@ const codeLength = 6
 // approvers and in no address. It is drawn, so that no one derives it from what the agent or the asker knows. It has a letter, so
 // that it is not taken for an amount.
 func newCode() string {
-	random := make([]byte, codeLength)
 	for {
-		_, _ = rand.Read(random) // never fails since Go 1.24
-		const digits = 10
-		code := string(rune('0'+int(random[0])%digits)) + crockford.EncodeToString(random[1:])[:codeLength-1]
-		if strings.Trim(code, "0123456789") != "" {
+		code := capability.Draw(capability.Typed)[:codeLength]
+		if strings.Trim(code[:1], "0123456789") == "" && strings.Trim(code, "0123456789") != "" {
 			return code
 		}
 	}
@@ -163,9 +171,7 @@ func hashCode(code string) string { return policypart.HashState("approval " + co
 // Question names the turn in which one approver is asked about one approval. It is a secret of the server: messages that
 // leave carry ids that follow from it, and who could compute it could make a message that the approver seems to answer.
 func (a *approvals) Question(id, approver string) string {
-	return exchange.DerivedID(id, capability.Mint(a.secrets.key, capability.Claim{
-		Purpose: "approval question", Who: strings.ToLower(approver), What: id,
-	}))
+	return exchange.DerivedID(id, a.secrets.mint(capability.Claim{Purpose: purposeQuestion, Who: strings.ToLower(approver), What: id}))
 }
 
 // lookedThrough bounds the approvals of an agent that one message is compared with.

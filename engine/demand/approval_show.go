@@ -61,13 +61,21 @@ func toldLines(i policypart.Issuance, kept notes) []string {
 		}
 	}
 
-	lines = append(lines, "Asked by: "+kept.Address)
+	lines = append(lines, "Asked by: "+askerOf(i, kept))
 	if kept.Question != "" {
 		lines = append(lines, "The message begins: “"+beginning(oneLine(kept.Question), toldQuestion)+"”")
 	}
 
 	return append(lines, fmt.Sprintf("Answer this message with the one word approve or deny. "+
 		"Anywhere else, and on the page, add the code: approve %s. %s", codeOf(i), toAgentHint))
+}
+
+// askerOf names the asker for an approver, who decides by it: an address that nothing proves may be anyone's.
+func askerOf(i policypart.Issuance, kept notes) string {
+	if len(i.Asker) == 0 {
+		return kept.Address.String() + " (unverified)"
+	}
+	return kept.Address.String()
 }
 
 // indented keeps quoted lines apart from ours, so that no quoted line passes for one of them.
@@ -110,7 +118,7 @@ func draftText(response normalized.Response) string {
 func showApproval(view *View, i policypart.Issuance, kept notes) {
 	asked := i.Part.Approval()
 	view.Tool, view.Preview, view.Question = asked.Tool, firstPresent(asked.Preview, asked.ApplyInput), kept.Question
-	view.Asker, view.Locale = kept.Address, "" // the reader is not the asker
+	view.Asker, view.Locale = askerOf(i, kept), "" // the reader is not the asker
 	if kept.Draft != nil {
 		view.Draft = draftText(kept.Draft.Response)
 	} else {
@@ -124,7 +132,7 @@ func listed(i policypart.Issuance, now time.Time) exchange.Approval {
 	kept, asked, d := notesOf(i), i.Part.Approval(), decidedOf(i.Resolution)
 	shown := exchange.Approval{
 		ID: i.ID, Code: codeOf(i), Kind: exchange.ApprovalAction, Status: statusOf(i, now), Agent: i.Agent, TurnID: i.TurnID,
-		ThreadID: i.ThreadID, Asker: kept.Address, Principal: i.Principal, Via: i.Via, Question: kept.Question,
+		ThreadID: i.ThreadID, Asker: kept.Address.String(), Principal: i.Principal, Via: i.Via, Question: kept.Question,
 		ActionID: asked.ActionID, Tool: asked.Tool, Summary: asked.Summary, Preview: asked.Preview, ApplyInput: asked.ApplyInput,
 		Digest: shownOf(i), DecidedBy: d.DecidedBy, Reason: d.Reason, IssuedAt: i.IssuedAt, ExpiresAt: i.ExpiresAt, UpdatedAt: i.UpdatedAt,
 	}

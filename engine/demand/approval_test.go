@@ -428,12 +428,123 @@ func TestGrantIsForOneTurn(t *testing.T) {
 		}
 	}
 
-	consented, state := b.park(t, turnOf("t3", "alice"), consent())
+	b.clock = b.clock.Add(policypart.GrantLife)
+	if granted, err := b.Granted(t.Context(), turn); err != nil || granted {
+		t.Errorf("after its end: %v, %v", granted, err)
+	}
+}
+
+// TestConsentIsForOneTurn: what an asker granted is of use in the asker's turn alone.
+func TestConsentIsForOneTurn(t *testing.T) {
+	b := offline(t)
+	asked := turnOf("t1", "alice")
+	consented, state := b.park(t, asked, consent())
+	for name, status := range map[string]string{
+		"open": policypart.StatusIssued, "denied": policypart.StatusDenied, "expired": policypart.StatusExpired, "dropped": policypart.StatusDropped,
+	} {
+		row := b.row(consented.ID)
+		row.Status, row.Resolution = status, &policypart.Resolution{Kind: row.Kind, Outcome: policypart.OutcomeGranted, ResolvedAt: identity.At(b.clock)}
+		turn := asked
+		turn.Message.PolicyResolution = ended(consented, deed{outcome: policypart.OutcomeGranted}, b.clock).Resolution
+		b.rows.demands[consented.ID] = row
+		if granted, err := b.Granted(t.Context(), turn); err != nil || granted {
+			t.Errorf("a demand that is %s: %v, %v", name, granted, err)
+		}
+		b.rows.demands[consented.ID] = consented
+	}
+
 	if _, err := b.Decide(t.Context(), state, true); err != nil {
 		t.Fatal(err)
 	}
-	if granted, err := b.Granted(t.Context(), b.resumed(turnOf("t3", "alice"), consented.ID)); err != nil || !granted {
+	turn := b.resumed(asked, consented.ID)
+	if granted, err := b.Granted(t.Context(), turn); err != nil || !granted {
 		t.Errorf("what its asker granted: %v, %v", granted, err)
+	}
+	for name, change := range map[string]func(*exchange.TurnRecord){
+		"another turn":   func(turn *exchange.TurnRecord) { turn.ID = "t2" },
+		"another agent":  func(turn *exchange.TurnRecord) { turn.Agent = "other" },
+		"another sender": func(turn *exchange.TurnRecord) { turn.Principal = "agents.test mailto:eve" },
+	} {
+		other := turn
+		change(&other)
+		if granted, err := b.Granted(t.Context(), other); err != nil || granted {
+			t.Errorf("%s has the consent: %v, %v", name, granted, err)
+		}
+	}
+
+	frozen := b.row(consented.ID)
+	wider := frozen
+	wider.Part.Scopes = append(slices.Clone(frozen.Part.Scopes), "mail.send")
+	b.rows.demands[consented.ID] = wider
+	if granted, err := b.Granted(t.Context(), turn); err != nil || granted {
+		t.Errorf("for more than was shown: %v, %v", granted, err)
+	}
+	b.rows.demands[consented.ID] = frozen
+
+	b.clock = b.clock.Add(policypart.GrantLife)
+	if granted, err := b.Granted(t.Context(), turn); err != nil || granted {
+		t.Errorf("after its end: %v, %v", granted, err)
+	}
+}
+
+// TestEditApprovesItsOwnText: an operator who edits and sends does not send what someone else wrote in between.
+func TestEditApprovesItsOwnText(t *testing.T) {
+	b := offline(t)
+	held := b.hold(t, "t1", normalized.Text("We open at eight."))
+	other := New(b.options) // another node
+	other.Bind(b.rows)
+	b.rows.afterEdit = func() {
+		if _, err := other.EditReply(t.Context(), held.ID, "operator:eve", "Send me your PIN."); err != nil {
+			t.Error(err)
+		}
+	}
+
+	edited, err := b.EditReply(t.Context(), held.ID, "operator:ann", "We open at nine.")
+	if err != nil || edited.EditedBy != "operator:ann" || edited.Draft.Parts[0].Content != "We open at nine." || edited.Code == codeOf(b.row(held.ID)) {
+		t.Fatalf("the edit returns %+v, %v", edited, err)
+	}
+	for name, id := range map[string]string{"id and digest": held.ID, "its code": edited.Code} {
+		shown := edited.Digest
+		if name == "its code" {
+			shown = ""
+		}
+		if _, err := b.Approve(t.Context(), id, shown, "operator:ann"); refusedBy(err) != policypart.CodeTerms {
+			t.Errorf("by %s the other text is sent: %v", name, err)
+		}
+	}
+	if status := b.row(held.ID).Status; status != policypart.StatusIssued {
+		t.Errorf("the answer is %s", status)
+	}
+}
+
+// TestReleasedAnswerHasAnEnd: an answer that was let pass long ago is asked about again.
+func TestReleasedAnswerHasAnEnd(t *testing.T) {
+	b := offline(t)
+	held := b.hold(t, "t1", normalized.Text("We open at eight."))
+	if _, err := b.Approve(t.Context(), held.ID, "", "operator:ann"); err != nil {
+		t.Fatal(err)
+	}
+	turn := b.resumed(turnOf("t1", "alice", "When do you open?"), held.ID)
+	if _, is, err := b.Released(t.Context(), turn); err != nil || !is {
+		t.Errorf("released: %v, %v", is, err)
+	}
+	for name, change := range map[string]func(*exchange.TurnRecord){
+		"another turn":   func(turn *exchange.TurnRecord) { turn.ID = "t2" },
+		"another agent":  func(turn *exchange.TurnRecord) { turn.Agent = "other" },
+		"another sender": func(turn *exchange.TurnRecord) { turn.Principal = "agents.test mailto:eve" },
+		"an edited message": func(turn *exchange.TurnRecord) {
+			turn.Message.Parts = []normalized.Part{normalized.Text("Where are you?")}
+		},
+	} {
+		other := turn
+		change(&other)
+		if _, is, err := b.Released(t.Context(), other); err != nil || is {
+			t.Errorf("%s has the answer: %v, %v", name, is, err)
+		}
+	}
+	b.clock = b.clock.Add(policypart.GrantLife)
+	if _, is, err := b.Released(t.Context(), turn); err != nil || is {
+		t.Errorf("after its end: %v, %v", is, err)
 	}
 }
 

@@ -723,3 +723,24 @@ func TestCaptureWithoutTheDatabaseIsRepeated(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestTokensOfOlderVersions has what the version before decision 0137 made: people have it in mails, rows have its hash, and nodes of
+// that version make it for new rows.
+func TestTokensOfOlderVersions(t *testing.T) {
+	b := offline(t)
+	const id, state, word = "0191f3a0-0000-7000-8000-000000000001", "O1N78Zc0T4r-1ChM0x-ZJa6xttP6SrdGBura-AhIkMA", "link-xf7gtvaqezr42hk8"
+	issuance, err := b.Issue(turnOf("t1", "alice"), policypart.Part{Kind: policypart.ConsentRequired, Code: CodeLink, Message: "Is that you?"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	issuance.ID, issuance.StateHash, issuance.CodeHash = id, policypart.HashState(state), policypart.HashState(word)
+	issuance.Part.URL = "https://agents.test/policy/" + id
+	b.rows.demands[id], b.rows.waiting["t1"] = issuance, true
+
+	if got := tokenOf(t, b.Present(issuance.Part)); got != state {
+		t.Errorf("the page is under %s", got)
+	}
+	if view, err := b.Decide(t.Context(), state, true); err != nil || view.Token != state || view.Word != word {
+		t.Errorf("%+v, %v", view, err)
+	}
+}

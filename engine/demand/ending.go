@@ -24,9 +24,9 @@ type notes struct {
 	Paid         string `json:"paid,omitempty"`          // id of the turn's paid demand, whose money is captured at the end
 	State        string `json:"state,omitempty"`         // that the agent issued with its demand; it gets it back with the resolution
 	Locale       string `json:"locale,omitempty"`        // of the asker's profile
-	Address      string `json:"address,omitempty"`       // that the asker stated
 	AgentAddress string `json:"agent_address,omitempty"` // @agent@domain
 
+	Address  identity.StatedAddress   `json:"address,omitzero"`   // of the asker, for display
 	Proven   identity.ProvenAddress   `json:"proven,omitempty"`   // for which the evidence of the asker's principal vouches
 	Personal []identity.ProvenAddress `json:"personal,omitempty"` // for which evidence of the asker as a person vouches
 	Partner  string                   `json:"partner,omitempty"`  // of a link_confirm: id of the link demand that it answers

@@ -2,7 +2,6 @@ package demand
 
 import (
 	"context"
-	"crypto/hmac"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/capability"
 	"inbox/internal/fault"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -63,7 +63,7 @@ func (l *links) freeze(issuance *policypart.Issuance, kept *notes, part *policyp
 		issuance.Purpose = policypart.PurposeLink
 		issuance.CodeHash = policypart.HashState(l.secrets.word(issuance.ID))
 		return nil
-	case !hmac.Equal([]byte(bound.Proof), []byte(l.secrets.derive(labelPartner, bound.Demand, issuance.TurnID))):
+	case !capability.Valid(l.secrets.key, partnerClaim(bound.Demand, issuance.TurnID), bound.Proof):
 		return unmeetable(errors.New(CodeLinkConfirm + " is asked by the server alone"))
 	}
 
@@ -123,7 +123,7 @@ func (l *links) confirmation(first policypart.Issuance, turn exchange.TurnRecord
 			"Agree only if you asked for this yourself and both addresses are yours. It counts for %[2]s alone, and for these two addresses alone. "+
 			"Either of them ends it with a message that is only the word “unlink”.", sideOf(first).Name(), turn.Message.Recipient, own.Name()),
 		ActionLabel: "Link the two addresses",
-		Data:        withData(nil, LinkKey, partner{Demand: first.ID, Proof: l.secrets.derive(labelPartner, first.ID, turn.ID)}),
+		Data:        withData(nil, LinkKey, partner{Demand: first.ID, Proof: l.secrets.mint(partnerClaim(first.ID, turn.ID))}),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -81,7 +82,7 @@ func TestLinkTakesConsentOnBothSides(t *testing.T) {
 func TestLinkShowsWhatIsProven(t *testing.T) {
 	b := setup(t)
 	asker := turnOf("1", "eve@evil.test")
-	asker.Message.Sender.Address = "@boss@corp.test" // so she says
+	asker.Message.Sender.Address = identity.Stated("@boss@corp.test") // so she says
 	_, word := b.agreed(t, asker)
 	part, _, err := b.Challenge(t.Context(), turnOf("2", "bob@corp.test", word))
 	if err != nil || !strings.HasPrefix(part.Message, "@eve@evil.test asks to be treated by @a@agents.test as the same person as @bob@corp.test") ||

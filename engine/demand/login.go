@@ -2,18 +2,15 @@ package demand
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"inbox/identity"
+	"inbox/internal/capability"
 	"inbox/internal/fault"
 	"inbox/internal/openid"
 	"inbox/policypart"
@@ -24,12 +21,11 @@ const loginParam = "login"
 
 const loginLife = 10 * time.Minute // of the way to the provider and back
 
-// loginState travels through the provider. It is signed together with the browser's binding, so any node can finish
-// what another one began and nothing is stored in between.
+// loginState travels through the provider. It is signed for the browser's binding, so any node can finish what another one
+// began and nothing is stored in between.
 type loginState struct {
-	Demand  string `json:"d"`
-	Login   string `json:"l"`
-	Expires int64  `json:"e"` // seconds since 1970
+	Demand string `json:"d"`
+	Login  string `json:"l"`
 }
 
 // loginProof is who logged in. It travels through the last page, signed like a loginState.
@@ -117,23 +113,30 @@ func (l *logins) BeginLogin(ctx context.Context, token, login string) (redirect,
 		return "", "", "", fault.InField("login", "is none of those that this request offers")
 	}
 
-	binding = rand.Text() + rand.Text()
-	state, payload, err := l.sign(labelLoginState, binding, loginState{Demand: issuance.ID, Login: login, Expires: l.until(issuance)})
+	binding = capability.Draw(capability.Long)
+	state, err := capability.Sign(l.secrets.key, purposeLoginState, binding, l.until(issuance), loginState{Demand: issuance.ID, Login: login})
 	if err != nil {
 		return "", "", "", err
 	}
 
-	redirect, err = l.providers.named(login).AuthorizationURL(ctx, state, l.secrets.derive(labelLoginNonce, payload, binding), l.secrets.derive(labelLoginVerifier, payload, binding))
+	nonce, verifier := l.once(state, binding)
+	redirect, err = l.providers.named(login).AuthorizationURL(ctx, state, nonce, verifier)
 	return redirect, openid.AttemptName(state), binding, err
 }
 
-// until is when an attempt that begins now is over, in seconds since 1970.
-func (l *logins) until(i policypart.Issuance) int64 {
+// until is when an attempt that begins now is over.
+func (l *logins) until(i policypart.Issuance) time.Time {
 	end := l.now().Add(loginLife)
 	if i.ExpiresAt.Before(end) {
 		end = i.ExpiresAt
 	}
-	return end.Unix()
+	return end
+}
+
+// once returns nonce and code verifier of an attempt.
+func (l *logins) once(state, binding string) (nonce, verifier string) {
+	return l.secrets.mint(capability.Claim{Purpose: purposeLoginNonce, Who: binding, What: state, Form: capability.Long}),
+		l.secrets.mint(capability.Claim{Purpose: purposeLoginVerifier, Who: binding, What: state, Form: capability.Long})
 }
 
 // FinishLogin is the provider's redirect back, with the binding of the attempt's cookie. The proof is verified with the provider before
@@ -145,18 +148,19 @@ func (l *logins) until(i policypart.Issuance) int64 {
 // returned with them where the state is good.
 func (l *logins) FinishLogin(ctx context.Context, back openid.Return, binding string) (View, error) {
 	var begun loginState
-	payload, good := l.read(labelLoginState, back.State, binding, &begun)
-	if !good {
+	over := capability.Read(l.secrets.key, purposeLoginState, binding, back.State, l.now(), &begun)
+	if errors.Is(over, capability.ErrForeign) {
 		refusal := &policypart.Refusal{Code: policypart.CodeUnknown, Reason: "login state was not made here, or for another browser"}
 		return View{}, l.refuse(ctx, policypart.Issuance{}, refusal, "this browser has no such login: it was begun in another browser, or has ended; open the link of the message again")
 	}
 
-	issuance, login, err := l.begun(ctx, begun)
+	issuance, login, err := l.begun(ctx, begun, over)
 	if err != nil {
 		return l.pages.view(issuance), err
 	}
 
-	proven, err := login.Redeem(ctx, back, l.secrets.derive(labelLoginNonce, payload, binding), l.secrets.derive(labelLoginVerifier, payload, binding))
+	nonce, verifier := l.once(back.State, binding)
+	proven, err := login.Redeem(ctx, back, nonce, verifier)
 	switch {
 	case fault.Is(err, fault.Unauthenticated):
 		public := "the login could not be verified, or its answer was used before; log in again"
@@ -174,14 +178,14 @@ func (l *logins) FinishLogin(ctx context.Context, back openid.Return, binding st
 		return l.grant(ctx, issuance, proven, true)
 	case issuance.Part.SamePerson:
 		refusal := &policypart.Refusal{Code: policypart.CodePrincipal, Reason: "login " + begun.Login + ": " + proven.Subject + " is not proven to be the sender"}
-		return l.pages.view(issuance), l.refuse(ctx, issuance, refusal, "this is not a login of "+kept.Address+", whose message is waiting; the agent accepts no other one")
+		return l.pages.view(issuance), l.refuse(ctx, issuance, refusal, "this is not a login of "+kept.Address.String()+", whose message is waiting; the agent accepts no other one")
 	}
 
-	begun.Expires, proven.Groups = l.until(issuance), nil
+	proven.Groups = nil
 	view := l.pages.view(issuance)
 	view.Question = kept.Question
 	view.LoggedIn = &LoggedIn{Login: begun.Login, Address: proven.Email, Name: proven.Name, Subject: proven.Subject, Attempt: openid.AttemptName(back.State)}
-	view.LoggedIn.Proof, _, err = l.sign(labelLoginProof, binding, loginProof{begun, proven})
+	view.LoggedIn.Proof, err = capability.Sign(l.secrets.key, purposeLoginProof, binding, l.until(issuance), loginProof{begun, proven})
 	return view, err
 }
 
@@ -195,11 +199,12 @@ func (l *logins) ConfirmLogin(ctx context.Context, token, proof, binding string,
 	}
 
 	var shown loginProof
-	if _, good := l.read(labelLoginProof, proof, binding, &shown); !good || shown.Demand != issuance.ID {
+	over := capability.Read(l.secrets.key, purposeLoginProof, binding, proof, l.now(), &shown)
+	if errors.Is(over, capability.ErrForeign) || shown.Demand != issuance.ID {
 		refusal := &policypart.Refusal{Code: policypart.CodeProof, Reason: "the page of a login was not made here, or for another browser or demand"}
 		return l.pages.view(issuance), l.refuse(ctx, issuance, refusal, "this page belongs to another browser or has ended; log in again")
 	}
-	if _, _, err := l.begun(ctx, shown.loginState); err != nil {
+	if _, _, err := l.begun(ctx, shown.loginState, over); err != nil {
 		return l.pages.view(issuance), err
 	}
 
@@ -211,13 +216,13 @@ func (l *logins) ConfirmLogin(ctx context.Context, token, proof, binding string,
 	return l.pages.refreshed(ctx, issuance), err
 }
 
-// begun finds the demand and the provider of an attempt that is not over.
-func (l *logins) begun(ctx context.Context, state loginState) (policypart.Issuance, Login, error) {
+// begun finds the demand and the provider of an attempt. Over is capability.ErrEnded when its time is.
+func (l *logins) begun(ctx context.Context, state loginState, over error) (policypart.Issuance, Login, error) {
 	issuance, err := l.demands.open(ctx, l.secrets.token(state.Demand))
 	if err != nil {
 		return issuance, nil, err
 	}
-	if l.now().Unix() > state.Expires {
+	if over != nil {
 		return issuance, nil, l.refuse(ctx, issuance, &policypart.Refusal{Code: policypart.CodeExpired, Reason: "the login took too long"}, "the login took longer than ten minutes; log in again")
 	}
 
@@ -231,23 +236,6 @@ func (l *logins) begun(ctx context.Context, state loginState) (policypart.Issuan
 // refuse records a refused attempt and says to the person at the page what to do.
 func (l *logins) refuse(ctx context.Context, i policypart.Issuance, refusal *policypart.Refusal, public string) error {
 	return fault.Wrap(fault.Of(l.audit.refuse(ctx, i, refusal)).Kind, public, refusal)
-}
-
-// sign writes a document of ours for one browser: base64url of its JSON, a dot, and a tag.
-func (l *logins) sign(label, binding string, document any) (signed, payload string, err error) {
-	body, err := json.Marshal(document)
-	payload = base64.RawURLEncoding.EncodeToString(body)
-	return payload + "." + l.secrets.derive(label, payload, binding), payload, err
-}
-
-// read verifies that a document was signed here for this browser.
-func (l *logins) read(label, signed, binding string, into any) (payload string, good bool) {
-	payload, tag, _ := strings.Cut(signed, ".")
-	if binding == "" || !hmac.Equal([]byte(tag), []byte(l.secrets.derive(label, payload, binding))) {
-		return "", false
-	}
-	body, err := base64.RawURLEncoding.DecodeString(payload)
-	return payload, err == nil && json.Unmarshal(body, into) == nil
 }
 
 // grant lets the turn go on with the identity that was proven.

@@ -30,7 +30,7 @@ func (b *bench) logIn(t *testing.T, token string) (openid.Return, string) {
 // mailOf is a turn whose sender's mail was proven.
 func mailOf(id, address string) exchange.TurnRecord {
 	turn := turnOf(id, address, "What does my payslip say?")
-	turn.Message.Sender.Address = "@" + address
+	turn.Message.Sender.Address = identity.Stated("@" + address)
 	return turn
 }
 

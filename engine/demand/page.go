@@ -55,7 +55,7 @@ func (p *pages) view(i policypart.Issuance) View {
 	refusal := i.CheckOpen(p.now())
 	view := View{
 		ID: i.ID, Token: p.secrets.token(i.ID), Agent: i.Agent, AgentAddress: kept.AgentAddress, Kind: i.Kind, Purpose: i.Purpose, Status: i.Status,
-		Open: refusal == nil, Part: bare(i.Part), Asker: kept.Address, Address: kept.Address, Proven: kept.proves(kept.Address), Via: i.Via,
+		Open: refusal == nil, Part: bare(i.Part), Asker: kept.Address.String(), Address: kept.Address.String(), Proven: kept.proves(kept.Address.String()), Via: i.Via,
 		Locale: kept.Locale, IssuedAt: i.IssuedAt, ExpiresAt: i.ExpiresAt,
 	}
 

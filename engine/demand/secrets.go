@@ -1,10 +1,6 @@
 package demand
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base32"
-	"encoding/base64"
 	"encoding/json"
 	"maps"
 	"net/url"
@@ -12,25 +8,24 @@ import (
 	"slices"
 	"strings"
 
+	"inbox/internal/capability"
 	"inbox/internal/redact"
 	"inbox/policypart"
 )
 
-// Labels under which secrets are derived, so that none of them can stand for another.
+// Purposes of the tokens of demands.
 const (
-	labelState         = "policy state"
-	labelWord          = "link word"
-	labelPartner       = "link partner"
-	labelLoginState    = "login state"
-	labelLoginNonce    = "login nonce"
-	labelLoginVerifier = "login verifier"
-	labelLoginProof    = "login proof"
+	purposeState         = "policy state"
+	purposeWord          = "link word"
+	purposePartner       = "partner of a link"
+	purposeLoginState    = "way to a login"
+	purposeLoginNonce    = "nonce of a login"
+	purposeLoginVerifier = "verifier of a login"
+	purposeLoginProof    = "last page of a login"
+	purposeQuestion      = "approval question"
 )
 
-const tokenBytes = 43 // base64url of 32 bytes without padding
-
-// crockford is base32 without the letters that are taken for digits or for each other.
-var crockford = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
+const tokenBytes = 43 // of a token in its long form
 
 // secrets makes the states, code words and page addresses of demands. Every node derives the same ones.
 type secrets struct {
@@ -38,24 +33,24 @@ type secrets struct {
 	base *url.URL
 }
 
-func (s *secrets) mac(label string, parts ...string) []byte {
-	hash := hmac.New(sha256.New, s.key)
-	hash.Write([]byte(label + strings.Join(parts, "\x00"))) // a hash never fails
-	return hash.Sum(nil)
+// token returns the state of a demand: every node can make it, the database cannot. The row, which has its hash, names the one party
+// that it was given to. Its bytes are those of former versions: rows have their hashes, people have them in mails, and nodes of
+// the version before put them into mails about new rows.
+func (s *secrets) token(id string) string {
+	return s.mint(capability.Claim{Purpose: purposeState, What: id, Form: capability.Long, Former: true})
 }
 
-func (s *secrets) derive(label string, parts ...string) string {
-	return base64.RawURLEncoding.EncodeToString(s.mac(label, parts...))
-}
-
-// token returns the state of a demand: every node can make it, the database cannot.
-func (s *secrets) token(id string) string { return s.derive(labelState, id) }
-
-// word returns the code word of a link demand: 80 bits that a person can type.
+// word returns the code word of a link demand: 80 bits that a person can type. For its bytes see token.
 func (s *secrets) word(id string) string {
-	const random = 10
-	return wordPrefix + crockford.EncodeToString(s.mac(labelWord, id)[:random])
+	return wordPrefix + s.mint(capability.Claim{Purpose: purposeWord, What: id, Form: capability.Typed, Former: true})
 }
+
+// partnerClaim is for the turn in which the other side of a link confirms the demand.
+func partnerClaim(demand, turnID string) capability.Claim {
+	return capability.Claim{Purpose: purposePartner, Who: turnID, What: demand}
+}
+
+func (s *secrets) mint(claim capability.Claim) string { return capability.Mint(s.key, claim) }
 
 // page returns the address of a demand's page under its id (stored) or its token (presented).
 func (s *secrets) page(name string) *url.URL { return s.base.JoinPath("policy", name) }

@@ -42,6 +42,8 @@ type rowStore struct {
 	links   []exchange.PersonLink
 	queries int
 	broken  error // given by every method while it is set
+
+	afterEdit func() // what another node does just after an edit was stored
 }
 
 func (s *rowStore) enter() (leave func(), err error) {
@@ -152,7 +154,16 @@ func (s *rowStore) EndLinks(_ context.Context, filter exchange.LinkFilter, _ exc
 	return ended, err
 }
 
-func (s *rowStore) ReviseDemand(_ context.Context, id, codeHash, newHash string, notes json.RawMessage) (bool, error) {
+func (s *rowStore) ReviseDemand(ctx context.Context, id, codeHash, newHash string, notes json.RawMessage) (bool, error) {
+	noted, err := s.revise(ctx, id, codeHash, newHash, notes)
+	if then := s.afterEdit; noted && then != nil {
+		s.afterEdit = nil
+		then()
+	}
+	return noted, err
+}
+
+func (s *rowStore) revise(_ context.Context, id, codeHash, newHash string, notes json.RawMessage) (bool, error) {
 	leave, err := s.enter()
 	defer leave()
 	i := s.demands[id]
@@ -294,7 +305,7 @@ func evidence(subject string) identity.Evidence {
 func turnOf(id, subject string, texts ...string) exchange.TurnRecord {
 	message := normalized.Message{
 		ID: "message-" + id, ThreadID: "thread-" + id, Recipient: "@a@agents.test", ReceivedVia: normalized.ViaEmail,
-		Sender: normalized.Sender{Address: "@" + subject + "@people.test", Identities: []identity.Evidence{evidence("mailto:" + subject)}},
+		Sender: normalized.Sender{Address: identity.Stated("@" + subject + "@people.test"), Identities: []identity.Evidence{evidence("mailto:" + subject)}},
 	}
 	message.Sender.Profile = &normalized.SenderProfile{Locale: "de"}
 	for _, text := range texts {

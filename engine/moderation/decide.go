@@ -106,13 +106,15 @@ func (l *Lists) Address(text string) Verdict {
 	return l.address(address, true)
 }
 
-// NamesLocal reports whether the allow list has an address with this local part, on whatever domain.
+// NamesLocal reports whether a list has an address with this local part, on whatever domain.
 func (l *Lists) NamesLocal(local string) bool {
 	l.table.RLock()
 	defer l.table.RUnlock()
-	for target := range l.table.allow[exchange.TargetAddress] {
-		if address, err := identity.ParseAddress(target); err == nil && strings.EqualFold(address.Local, local) {
-			return true
+	for _, list := range []index{l.table.allow, l.table.block} {
+		for target := range list[exchange.TargetAddress] {
+			if address, err := identity.ParseAddress(target); err == nil && strings.EqualFold(address.Local, local) {
+				return true
+			}
 		}
 	}
 	return false
@@ -141,7 +143,7 @@ func (l *Lists) Sender(sender normalized.Sender) Verdict {
 		return Verdict{}
 	}
 
-	addresses := addressesOf(sender)
+	addresses := claimed(sender)
 	allowed, verdict := l.named(sender, addresses)
 	if verdict.Effect != "" || allowed {
 		return verdict
@@ -157,7 +159,7 @@ func (l *Lists) Sender(sender normalized.Sender) Verdict {
 	if verdict.Refused() || !l.options.OnlyAllowed {
 		return verdict
 	}
-	if listed := l.listed(sender, hosts); listed.Effect != "" {
+	if listed := l.listed(sender); listed.Effect != "" {
 		return listed
 	}
 
@@ -182,43 +184,52 @@ func (l *Lists) named(sender normalized.Sender, addresses []identity.Address) (a
 	}
 
 	for _, address := range addresses {
-		canonical := canonicalAddress(address)
-		if found, rank := l.table.block.address(canonical); rank > rankNone {
+		if found, rank := l.table.block.address(canonicalAddress(address)); rank > rankNone {
 			return false, verdictOf(found)
 		}
-		if _, rank := l.table.allow.address(canonical); rank > rankNone && vouched(sender, address.String()) {
-			allowed = true
-		}
 	}
-
+	allowed = len(l.table.allow[exchange.TargetAddress]) > 0 && slices.ContainsFunc(sender.Identities, l.allowsAddress)
 	return allowed, Verdict{}
 }
 
-// listed reports whether a sender may come where only listed ones may: one of the hosts that their evidence proves is on the
-// list. Without evidence the operator decides, where the stated host is listed.
-func (l *Lists) listed(sender normalized.Sender, hosts []string) Verdict {
-	proven := len(sender.Identities) > 0
-	if proven && l.vouchedHere(&sender.Identities[0]) {
-		return Verdict{}
+// allowsAddress reports whether the address for which evidence vouches is on the allow list.
+func (l *Lists) allowsAddress(e identity.Evidence) bool {
+	proven, err := identity.ParseAddress(string(e.Proven()))
+	if err != nil {
+		return false
 	}
+	_, rank := l.table.allow.address(canonicalAddress(proven))
+	return rank > rankNone
+}
 
-	stated, _ := identity.ParseAddress(sender.Address)
-	_, guest := l.table.allow.address(canonicalAddress(stated))
-	for _, host := range hosts {
-		_, rank := l.table.allow.host(host)
-		switch {
-		case rank == rankNone && (proven || guest == rankNone):
-		case proven && (host != stated.Domain || vouched(sender, sender.Address) || subjectHost(sender.Identities[0].Subject) == host):
+// listed reports whether a sender may come where only listed ones may: one of the hosts that their evidence proves is on the
+// list. Without evidence the operator decides, where the stated address or its host is listed.
+func (l *Lists) listed(sender normalized.Sender) Verdict {
+	for i := range sender.Identities {
+		e := &sender.Identities[i]
+		if i == 0 && l.vouchedHere(e) || slices.ContainsFunc(l.provenHosts(e), l.allowsHost) {
 			return Verdict{}
-		case !proven:
-			return Verdict{
-				Effect: exchange.EffectHold, Code: CodeUnproven,
-				Reason: sender.Address + " is on the allow list, but nothing proves that the sender is who they say",
-			}
+		}
+		if proven, err := identity.ParseAddress(string(e.Proven())); err == nil && l.allowsHost(proven.Domain) { // of an actor of another host
+			return Verdict{}
 		}
 	}
 
-	return notListed(sender.Address)
+	if stated, err := sender.Address.Parse(); err == nil && len(sender.Identities) == 0 {
+		_, guest := l.table.allow.address(canonicalAddress(stated))
+		if !l.own(stated.Domain) && (guest > rankNone || l.allowsHost(stated.Domain)) {
+			return Verdict{
+				Effect: exchange.EffectHold, Code: CodeUnproven,
+				Reason: sender.Address.String() + " is on the allow list, but nothing proves that the sender is who they say",
+			}
+		}
+	}
+	return notListed(sender.Address.String())
+}
+
+func (l *Lists) allowsHost(host string) bool {
+	_, rank := l.table.allow.host(host)
+	return rank > rankNone
 }
 
 // vouchedHere reports whether the operator let someone in by hand: a token of this server, one of its own agents.
@@ -226,7 +237,8 @@ func (l *Lists) vouchedHere(e *identity.Evidence) bool {
 	return e.Proof.Type == identity.ProofBearerToken && e.Proof.VerifiedBy == l.options.Domain || subjectHost(e.Subject) != "" && l.own(subjectHost(e.Subject))
 }
 
-// hostsOf returns the hosts that have a part in a sender: of the address, of what the evidence is about and of who vouches.
+// hostsOf returns the hosts that have a part in a sender: of the addresses that it claims, of what the evidence is about and of who
+// vouches.
 func (l *Lists) hostsOf(sender normalized.Sender, addresses []identity.Address) []string {
 	hosts := make([]string, 0, 4)
 	add := func(canonical string) {
@@ -238,29 +250,34 @@ func (l *Lists) hostsOf(sender normalized.Sender, addresses []identity.Address) 
 	for _, address := range addresses {
 		add(address.Domain)
 	}
-
 	for i := range sender.Identities {
-		e := &sender.Identities[i]
-		if host := subjectHost(e.Subject); host != "" {
-			add(host)
-		}
-		if e.Issuer == l.options.Domain {
-			continue
-		}
-
-		if host, err := identity.ParseDomain(issuerHost(e.Issuer)); err == nil {
+		for _, host := range l.provenHosts(&sender.Identities[i]) {
 			add(host)
 		}
 	}
-
 	return hosts
 }
 
-// addressesOf returns the address as it is stated, that of who brought the message, and those that evidence is about.
-func addressesOf(sender normalized.Sender) []identity.Address {
+// provenHosts returns the hosts of what evidence is about and of who vouches, without our own.
+func (l *Lists) provenHosts(e *identity.Evidence) (hosts []string) {
+	if host := subjectHost(e.Subject); host != "" && !l.own(host) {
+		hosts = append(hosts, host)
+	}
+	if e.Issuer == l.options.Domain {
+		return hosts
+	}
+	if host, err := identity.ParseDomain(issuerHost(e.Issuer)); err == nil && !l.own(host) {
+		hosts = append(hosts, host)
+	}
+	return hosts
+}
+
+// claimed returns the addresses that a sender states or that its evidence is about, and that of who brought the message. They can
+// refuse the sender and admit no one.
+func claimed(sender normalized.Sender) []identity.Address {
 	var addresses []identity.Address
-	for _, stated := range []string{sender.Address, sender.CarriedBy} {
-		if address, err := identity.ParseAddress(stated); err == nil {
+	for _, stated := range []identity.StatedAddress{sender.Address, sender.CarriedBy} {
+		if address, err := stated.Parse(); err == nil {
 			addresses = append(addresses, address)
 		}
 	}
@@ -271,15 +288,6 @@ func addressesOf(sender normalized.Sender) []identity.Address {
 		}
 	}
 	return addresses
-}
-
-func vouched(sender normalized.Sender, address string) bool {
-	for i := range sender.Identities {
-		if sender.Identities[i].Vouches(address) {
-			return true
-		}
-	}
-	return false
 }
 
 func subjectAddress(subject string) (identity.Address, bool) {

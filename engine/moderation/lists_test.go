@@ -107,19 +107,19 @@ func TestHosts(t *testing.T) {
 }
 
 func actor(address, iri string) normalized.Sender {
-	return normalized.Sender{Address: address, Identities: []identity.Evidence{
+	return normalized.Sender{Address: identity.Stated(address), Identities: []identity.Evidence{
 		identity.Transport(identity.TransportProof{Domain: "inbox.example", Subject: iri, Method: identity.MethodActivityPubSignature, Recipient: "@echo@inbox.example"}),
 	}}
 }
 
 func mailer(address string) normalized.Sender {
-	return normalized.Sender{Address: "@" + address, Identities: []identity.Evidence{
+	return normalized.Sender{Address: identity.Stated("@" + address), Identities: []identity.Evidence{
 		identity.Transport(identity.TransportProof{Domain: "inbox.example", Subject: "mailto:" + address, Method: identity.MethodEmailDMARC, Recipient: "@echo@inbox.example"}),
 	}}
 }
 
 func peerAgent() normalized.Sender {
-	return normalized.Sender{Address: "@friend@inbox.example", Identities: []identity.Evidence{{
+	return normalized.Sender{Address: identity.Stated("@friend@inbox.example"), Identities: []identity.Evidence{{
 		Subject: "token:1", Issuer: "inbox.example", Proof: identity.Proof{Type: identity.ProofBearerToken, VerifiedBy: "inbox.example"},
 	}}}
 }
@@ -128,13 +128,13 @@ func TestSenders(t *testing.T) {
 	open := lists(t, false, "block:evil.example", "block:@bob@fine.example", "block:https://fine.example/users/eve", "hold:quiet.example",
 		"allow:@friend@evil.example", "block:token:1", "block:inbox.example mailto:carol@fine.example")
 	only := lists(t, true, "allow:fine.example", "block:@bob@fine.example", "allow:@guest@elsewhere.example", "hold:fine.example:99")
-	unproven := func(address string) normalized.Sender { return normalized.Sender{Address: address} }
+	unproven := func(address string) normalized.Sender { return normalized.Sender{Address: identity.Stated(address)} }
 	delegated := peerAgent()
 	delegated.Identities[0].Subject = "token:2"
 	delegated.Identities = append(delegated.Identities, identity.Evidence{Subject: "slack:T1/U1", Issuer: "evil.example"})
 	brought := func(token, subject string) normalized.Sender {
 		sender := peerAgent()
-		sender.Identities[0].Subject, sender.Address, sender.CarriedBy = token, "@connector.1@inbox.example", sender.Address
+		sender.Identities[0].Subject, sender.Address, sender.CarriedBy = token, identity.Stated("@connector.1@inbox.example"), sender.Address
 		sender.Identities = append(sender.Identities, identity.Evidence{
 			Subject: subject, Issuer: "fine.example", Proof: identity.Proof{Type: identity.ProofSignedAttestation},
 		})
@@ -142,7 +142,7 @@ func TestSenders(t *testing.T) {
 	}
 	carriers := lists(t, false, "block:fine.example slack:T1/U1", "block:token:1", "block:@bridge@inbox.example")
 	byAddress := brought("token:2", "slack:T1/U2")
-	byAddress.CarriedBy = "@bridge@inbox.example"
+	byAddress.CarriedBy = identity.Stated("@bridge@inbox.example")
 	for name, test := range map[string]struct {
 		lists  *Lists
 		sender normalized.Sender

@@ -22,7 +22,7 @@ import (
 func told(id, text string) normalized.HistoricalMessage {
 	return normalized.HistoricalMessage{
 		ID: id, Role: normalized.RoleUser, Parts: parts(text), Timestamp: identity.Now(),
-		Sender: normalized.Sender{Address: "@bo@peer.test", AuthMethod: normalized.AuthNone},
+		Sender: normalized.Sender{Address: identity.Stated("@bo@peer.test"), AuthMethod: normalized.AuthNone},
 	}
 }
 

@@ -179,9 +179,9 @@ func (s *approver) opening(agent agents.Entry, issuance policypart.Issuance, add
 	now, id := time.Now(), s.options.Demands.Question(issuance.ID, address)
 	own, _ := identity.ParseAddress(agent.Profile.Address) // the registry has checked it
 	message := normalized.Message{
-		ID: "approval-" + id, ThreadID: "urn:inbox:approval:" + id,
+		ID: "approval-" + id,
 		Sender: normalized.Sender{
-			Address: agent.Profile.Address, DisplayName: agent.Profile.DisplayName, AuthMethod: normalized.AuthA2AOAuth, Verified: true,
+			Address: identity.Stated(agent.Profile.Address), DisplayName: agent.Profile.DisplayName, AuthMethod: normalized.AuthA2AOAuth, Verified: true,
 			Identities: []identity.Evidence{identity.Transport(identity.TransportProof{
 				Domain: own.Domain, Subject: own.Acct(), Method: identity.MethodLocalAgent, Assurance: identity.AssuranceAgent, Addressed: identity.AddressedLocal,
 				Recipient: agent.Profile.Address, IssuedAt: now,
@@ -192,6 +192,7 @@ func (s *approver) opening(agent agents.Entry, issuance policypart.Issuance, add
 		ReceivedVia:           by.ReceivedVia, ReceivedAt: identity.At(now),
 	}
 
+	message.ThreadID = exchange.ConversationID(by.Channel, agent.Profile.Name, message.Sender.Principal(), message.ID)
 	return exchange.TurnRecord{
 		ID: id, Agent: agent.Profile.Name, Principal: message.Sender.Principal(), ThreadID: message.ThreadID, Reference: issuance.ID,
 		State: exchange.StateAnswered, Reason: "asks for approval " + issuance.ID, Channel: by.Channel, Message: message, Route: by.Route, Audience: exchange.Audience{Parties: by.Parties}, AcceptedAt: now, UpdatedAt: now,

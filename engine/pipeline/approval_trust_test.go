@@ -2,9 +2,11 @@ package pipeline_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +15,8 @@ import (
 	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/await"
+	"inbox/internal/fault"
 	"inbox/internal/redact"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -300,14 +304,22 @@ func TestKeysAreHiddenBeforeTheyAreStored(t *testing.T) {
 	e := composed(t, "sqlite", hiding, agent)
 	e.peer.past = func(exchange.TurnRecord) []normalized.HistoricalMessage {
 		return []normalized.HistoricalMessage{{
-			ID: "old@peer.test", Role: normalized.RoleUser, Sender: normalized.Sender{Address: "@bob@peer.test", AuthMethod: normalized.AuthNone},
+			ID: "old@peer.test", Role: normalized.RoleUser, Sender: normalized.Sender{Address: identity.Stated("@bob@peer.test"), AuthMethod: normalized.AuthNone},
 			Parts: []normalized.Part{normalized.Text("before: " + link)}, Timestamp: identity.At(time.Now().Add(-time.Hour)),
 		}}
 	}
 	in := message("1")
 	in.Message.Parts, in.Message.Sender.DisplayName = parts, "Ana "+link
-	in.Message.Surface = &normalized.Surface{Channel: normalized.ViaEmail, Subject: "Re: " + link}
+	in.Message.Sender.Profile = &normalized.SenderProfile{DisplayName: "Ana", URL: link, Extensions: map[string]json.RawMessage{"email": json.RawMessage(`{"seen":"` + link + `"}`)}}
+	var written normalized.Message
+	if err := json.Unmarshal([]byte(`{"surface":{"channel":"email","subject":"Re: a question","of_a_newer_version":"`+link+`"}}`), &written); err != nil {
+		t.Fatal(err)
+	}
+	in.Message.Surface = written.Surface
 	turn := e.answered(t, in)
+	if sender := turn.Message.Sender; sender.DisplayName != "Ana "+redact.HiddenLink || sender.Profile.DisplayName != "Ana" || turn.Message.Surface.Subject != "Re: a question" {
+		t.Errorf("sender %+v, surface %+v", sender, turn.Message.Surface)
+	}
 	if err := e.pipeline.Amend(t.Context(), "echo", in.Message.ID, in.Message.Sender.Principal(), []normalized.Part{normalized.Text("edited: " + link)}); err != nil {
 		t.Fatal(err)
 	}
@@ -365,4 +377,77 @@ func TestAskerCannotConsentForItself(t *testing.T) {
 	}) {
 		t.Error("nothing says that a link was there")
 	}
+}
+
+// TestReleasedAnswerIsTheOneThatWasRead: an operator lets an answer pass while its sender edits the message and the agent says
+// something else. Either the answer that was read leaves, or the other one waits.
+func TestReleasedAnswerIsTheOneThatWasRead(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		agent := &script{settings: agents.Settings{ApproveReplies: agents.ApproveAlways}, answer: func(turn agents.Turn) normalized.Response {
+			return texts("about " + normalized.PlainText(turn.Message.Parts))
+		}}
+		e := guarded(t, url, agent)
+		for round := range 6 {
+			in := message(fmt.Sprint("race ", round))
+			in.Message.Parts = []normalized.Part{normalized.Text("eight")}
+			turn := e.waits(t, in, "approval (reply)")
+			read := e.open(t)
+			edit := func() error {
+				return e.pipeline.Amend(t.Context(), "echo", in.Message.ID, in.Message.Sender.Principal(), []normalized.Part{normalized.Text("nine")})
+			}
+			approve := func() error {
+				_, err := e.demands.Approve(t.Context(), read.ID, read.Digest, "operator:ann")
+				return err
+			}
+
+			var acts sync.WaitGroup
+			if round > 0 { // in the first round the edit is there before
+				acts.Go(func() {
+					if err := approve(); err != nil && !fault.Is(err, fault.Conflict) {
+						t.Error(err)
+					}
+				})
+			}
+			if err := edit(); err != nil {
+				t.Error(err)
+			}
+			acts.Wait()
+			if round == 0 {
+				if err := approve(); !fault.Is(err, fault.Conflict) {
+					t.Errorf("the answer of before is let pass: %v", err)
+				}
+			}
+
+			var waiting []exchange.Approval
+			await.Until(t, "the turn is answered or waits again", func() bool {
+				now, err := e.store.Turn(t.Context(), turn.ID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if waiting, err = e.demands.Approvals(t.Context(), exchange.ApprovalFilter{Limit: 10}); err != nil {
+					t.Fatal(err)
+				}
+				if now.State == exchange.StateAnswered {
+					turn = now
+					return true
+				}
+				return now.State == exchange.StateWaiting && len(waiting) == 1 && waiting[0].ID != read.ID
+			})
+			switch {
+			case turn.State == exchange.StateAnswered:
+				if said := plain(turn.Response); said[0] != "about eight" {
+					t.Fatalf("round %d: %q was sent and not read", round, said)
+				}
+				continue
+			case plain(waiting[0].Draft)[0] != "about nine":
+				t.Fatalf("round %d: %q waits", round, plain(waiting[0].Draft))
+			}
+			if _, err := e.demands.Approve(t.Context(), waiting[0].ID, waiting[0].Digest, "operator:ann"); err != nil {
+				t.Fatal(err)
+			}
+			if done := e.ends(t, turn.ID, exchange.StateAnswered); plain(done.Response)[0] != "about nine" {
+				t.Fatalf("sent: %q", plain(done.Response))
+			}
+		}
+	})
 }

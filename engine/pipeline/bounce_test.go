@@ -148,7 +148,7 @@ func TestBlocksWithdrawDeliveries(t *testing.T) {
 		e.waitState(t, mine.TurnID, delivery.StateRetry)
 		e.waitState(t, others.TurnID, delivery.StateRetry)
 		service := delivery.New(delivery.Options{Store: e.store.Deliverer(), Refused: func(_ delivery.Record, reply exchange.Reply) string {
-			if reply.Message.Sender.Address == "@ana@peer.test" {
+			if reply.Message.Sender.Address.String() == "@ana@peer.test" {
 				return "blocked by the operator: @ana@peer.test"
 			}
 			return ""

@@ -358,7 +358,7 @@ func (s *dispatcher) caller(d exchange.Dispatch, callee agents.Entry) normalized
 
 	evidence.OnBehalfOf = onBehalfOf(d.Sender)
 	sender := normalized.Sender{
-		Address: d.From, AuthMethod: normalized.AuthA2AOAuth, Verified: true, Identities: []identity.Evidence{evidence},
+		Address: identity.Stated(d.From), AuthMethod: normalized.AuthA2AOAuth, Verified: true, Identities: []identity.Evidence{evidence},
 	}
 
 	if agent, known := s.options.Agents.Lookup(d.Agent); known {

@@ -16,7 +16,7 @@ import (
 func brought(person, id, thread string, proven bool) exchange.Inbound {
 	in := from(person, id, thread)
 	sender := &in.Message.Sender
-	sender.AuthMethod, sender.CarriedBy = normalized.AuthA2AOAuth, "@connector@inbox.test"
+	sender.AuthMethod, sender.CarriedBy = normalized.AuthA2AOAuth, identity.Stated("@connector@inbox.test")
 	sender.Identities = []identity.Evidence{{
 		Subject: "token:1", Issuer: "inbox.test", Method: identity.MethodA2AOAuth, Assurance: identity.AssuranceAgent,
 		Audience: identity.Audience{in.Message.Recipient}, IssuedAt: identity.Now(),

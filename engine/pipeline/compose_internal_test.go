@@ -159,17 +159,17 @@ func TestConversationsOfDispatchesAreApart(t *testing.T) {
 	for _, c := range [][4]string{
 		{"a", "bc", "d", "ann"}, {"ab", "c", "d", "ann"}, {"a", "b", "cd", "ann"}, {"a", "1:b", "d", "ann"}, {"a", "bc", "@d", "ann"}, {"a", "bc", "d", "bob"},
 	} {
-		id := dispatchThread(exchange.TurnRecord{Agent: c[0], ThreadID: c[1], Principal: c[3]}, c[2])
-		if seen[id] || len(id) != len("dispatch-")+64 {
+		id := conversationWith(c[2], exchange.TurnRecord{Agent: c[0], ThreadID: c[1], Principal: c[3]}).ID()
+		if seen[id] || !exchange.IsConversationID(id) {
 			t.Errorf("%v: %s", c, id)
 		}
 		seen[id] = true
 	}
 
 	open := exchange.TurnRecord{Agent: "a", ThreadID: "bc", Principal: "ann", Audience: exchange.Audience{Open: true}}
-	shared := dispatchThread(open, "d")
+	shared := conversationWith("d", open).ID()
 	open.Principal = "bob"
-	if got := dispatchThread(open, "d"); got != shared || seen[got] {
+	if got := conversationWith("d", open).ID(); got != shared || seen[got] {
 		t.Errorf("a conversation that is open to everyone has %s and %s", shared, got)
 	}
 }

@@ -75,7 +75,7 @@ func TestHistoryOfAPerson(t *testing.T) {
 		expect := func(want string, in exchange.Inbound) {
 			t.Helper()
 			if got := w.ask(t, e, in); got != want {
-				t.Errorf("%s of %s saw %q, want %q", in.Message.ID, in.Message.Sender.Address, got, want)
+				t.Errorf("%s of %s saw %q, want %q", in.Message.ID, in.Message.Sender.Address.String(), got, want)
 			}
 		}
 		const mail, bo = "hello m1 | re: hello m1", "hello b1 | re: hello b1"

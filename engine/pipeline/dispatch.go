@@ -37,6 +37,8 @@ type DispatchReader interface {
 	Dispatch(ctx context.Context, id string) (exchange.Dispatch, error)
 	// Dispatches returns the calls of a turn in the order of their numbers.
 	Dispatches(ctx context.Context, turnID string) ([]exchange.Dispatch, error)
+	// CallsIn reports whether there are calls in a conversation whose id is not made of names (exchange.ConversationName).
+	CallsIn(ctx context.Context, threadID string) (bool, error)
 }
 
 // DispatchKind is the queue kind of calls to other agents; the payload is the call's id, the partition the conversation
@@ -132,20 +134,37 @@ func prepared(
 	if d.To == "" { // the draft of a combined answer
 		d.State = exchange.DispatchDone
 	}
-	d.ThreadID = dispatchThread(turn, d.To)
 	return d
 }
 
-// dispatchThread is the conversation with another agent: one for each person of each of our own conversations, so that the other agent
-// keeps its context and people do not read each other's. What is open to everyone is one conversation for all, unless its sender was asked
-// for something in private first.
-func dispatchThread(turn exchange.TurnRecord, to string) string {
-	person := turn.Principal
-	if turn.Audience.Open && !askedInPrivate(turn) {
-		person = ""
+// conversationWith names the conversation with another agent: one for each person of each of our own conversations, so that the other
+// agent keeps its context and people do not read each other's. What is open to everyone is one conversation for all, unless its sender
+// was asked for something in private first.
+func conversationWith(to string, turn exchange.TurnRecord) exchange.ConversationName {
+	name := exchange.ConversationName{
+		Channel: exchange.ChannelLocal, Agent: to, Owner: turn.Principal, Name: turn.Agent + " " + turn.ThreadID,
 	}
+	if turn.Audience.Open && !askedInPrivate(turn) {
+		name.Owner = ""
+	}
+	return name
+}
+
+// converse puts a call into its conversation. One that began with an id of another form keeps it.
+func (s *dispatcher) converse(ctx context.Context, turn exchange.TurnRecord, d *exchange.Dispatch) error {
+	name := conversationWith(d.To, turn)
+	earlier := earlierDispatchThread(name, turn)
+	goesOn, err := s.options.Store.CallsIn(ctx, earlier)
+	if d.ThreadID = name.ID(); goesOn {
+		d.ThreadID = earlier
+	}
+	return err
+}
+
+// earlierDispatchThread is the id that the conversation has if it began before ids were made of names.
+func earlierDispatchThread(name exchange.ConversationName, turn exchange.TurnRecord) string {
 	sum := sha256.New()
-	for _, text := range []string{turn.Agent, turn.ThreadID, to, person} {
+	for _, text := range []string{turn.Agent, turn.ThreadID, name.Agent, name.Owner} {
 		fmt.Fprintf(sum, "%d:%s", len(text), text)
 	}
 	return "dispatch-" + hex.EncodeToString(sum.Sum(nil))
@@ -172,6 +191,12 @@ func (s *dispatcher) askAll(ctx context.Context, job queue.Job, turn exchange.Tu
 
 // storeCalls does the one transaction: the job ends, the turn waits, the calls are there with their jobs.
 func (s *dispatcher) storeCalls(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, calls []exchange.Dispatch) error {
+	for i := range calls {
+		if err := s.converse(ctx, turn, &calls[i]); err != nil {
+			return err
+		}
+	}
+
 	late, _ := record.late()
 	result, _ := record.result.ready(ctx, record.blobs)
 	return s.options.Store.InTx(ctx, func(tx Tx) error {
@@ -327,7 +352,7 @@ func (s *dispatcher) mentioned(
 
 // takesPart reports whether the address is one of the two who talk here.
 func (s *dispatcher) takesPart(agent agents.Entry, turn exchange.TurnRecord, name string) bool {
-	return same(name, agent.Profile.Address) || same(name, turn.Message.Sender.Address)
+	return same(name, agent.Profile.Address) || turn.Message.Sender.Address.Names(name)
 }
 
 func same(a, b string) bool {
@@ -340,7 +365,11 @@ func same(a, b string) bool {
 func briefing(agent agents.Entry, turn exchange.TurnRecord, response normalized.Response, limits normalized.Limits) []normalized.Part {
 	question := sendable(turn.Message.Parts)
 	answer := sendable(response.Parts)
-	parts := []normalized.Part{normalized.Text(turn.Message.Sender.Address + ":")}
+	asker := turn.Message.Sender.Address.String()
+	if turn.Message.Sender.Speaker() == nil {
+		asker += " (unverified)"
+	}
+	parts := []normalized.Part{normalized.Text(asker + ":")}
 	parts = append(parts, question[:min(len(question), max(0, limits.Parts-len(answer)-2))]...)
 	parts = append(append(parts, normalized.Text(agent.Profile.Address+":")), answer...)
 	return parts[:min(len(parts), limits.Parts)]

@@ -2,7 +2,10 @@ package pipeline_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +16,7 @@ import (
 
 	"inbox/agents"
 	"inbox/engine/pipeline"
+	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/await"
@@ -42,7 +46,7 @@ func TestAgentAsksAnAgentOfThisServer(t *testing.T) {
 			!cmp.Equal(proof.OnBehalfOf, []string{"mailto:ana@peer.test"}) || !cmp.Equal(proof.Audience, identity.Audience{b}) {
 			t.Errorf("evidence %+v", got.Sender.Identities)
 		}
-		if got.Sender.Address != "@echo@inbox.test" || got.Recipient != b || normalized.PlainText(got.Parts) != "Will it rain?" {
+		if got.Sender.Address.String() != "@echo@inbox.test" || got.Recipient != b || normalized.PlainText(got.Parts) != "Will it rain?" {
 			t.Errorf("message %+v", got)
 		}
 		want := &normalized.AgentChain{Hop: 1, MaxHops: 4}
@@ -95,6 +99,38 @@ func TestConversationOfTwoAgentsKeepsItsThread(t *testing.T) {
 	if asked[2].Message.ThreadID == asked[0].Message.ThreadID || len(asked[2].Message.History) != 0 {
 		t.Error("another person's conversation shows")
 	}
+}
+
+// TestConversationOfTwoAgentsGoesOnAfterAnUpgrade: a conversation whose id is from before ids were made of names keeps it, for its person alone.
+func TestConversationOfTwoAgentsGoesOnAfterAnUpgrade(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		other := &script{name: "b", answer: says("One more thing.")}
+		e := composed(t, url, nil, &script{name: "echo", answer: relays("Go on.", b)}, other)
+		principal := from("ana", "m0", "t1").Message.Sender.Principal()
+		sum := sha256.Sum256(fmt.Appendf(nil, "4:echo2:t1%d:%s%d:%s", len(b), b, len(principal), principal))
+		earlier := "dispatch-" + hex.EncodeToString(sum[:])
+		if err := e.store.InTx(t.Context(), func(tx *store.Tx) error {
+			return tx.InsertDispatch(t.Context(), exchange.Dispatch{
+				ID: "01a20969-0000-7000-8000-000000000000", TurnID: "01a20969-0000-7000-8000-000000000001", Number: 1, Agent: "echo", To: b,
+				ThreadID: earlier, State: exchange.DispatchDone,
+			})
+		}); err != nil {
+			t.Fatal(err)
+		}
+
+		e.answered(t, from("ana", "m1", "t1"))
+		e.answered(t, from("ana", "m2", "t2"))
+		e.answered(t, from("bo", "m3", "t1"))
+		asked := other.turns()
+		if len(asked) != 3 || asked[0].Message.ThreadID != earlier {
+			t.Fatalf("the conversation goes on in %s, want %s", asked[0].Message.ThreadID, earlier)
+		}
+		for _, turn := range asked[1:] {
+			if !exchange.IsConversationID(turn.Message.ThreadID) {
+				t.Errorf("another conversation is in %s", turn.Message.ThreadID)
+			}
+		}
+	})
 }
 
 func TestSeveralAnswers(t *testing.T) {

@@ -53,7 +53,8 @@ func (e *Exchange) For(principals []string) {
 
 // mayTell reports whether an answer may be told to a party. What the agent itself began is told to its parties.
 func (e *Exchange) mayTell(answer normalized.Response, principals []string) bool {
-	began := e.Turn.Message.Sender.Address == e.Turn.Message.Recipient
+	speaker := e.Turn.Message.Sender.Speaker()
+	began := speaker != nil && speaker.Local() && speaker.Vouches(e.Turn.Message.Recipient)
 	narrow := answer.Visibility == normalized.VisibilityDirect || answer.Visibility == normalized.VisibilityFollowers
 	return !narrow || began || slices.Contains(principals, e.Turn.Principal)
 }
@@ -270,7 +271,7 @@ func turns(agent agents.Entry, exchanges []Exchange, told *ancestry) []normalize
 }
 
 func self(agent agents.Entry) normalized.Sender {
-	return normalized.Sender{Address: agent.Profile.Address, AuthMethod: normalized.AuthNone}
+	return normalized.Sender{Address: identity.Stated(agent.Profile.Address), AuthMethod: normalized.AuthNone}
 }
 
 // speaker is the agent, with the mark of the operator who wrote its answer.

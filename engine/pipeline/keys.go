@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync"
 
 	"inbox/engine/demand"
 	"inbox/internal/redact"
@@ -26,17 +27,53 @@ func (s *core) keys() *redact.Redactor {
 // and the agent must not get the key to a decision about itself. It comes before anything is stored.
 func (s *acceptor) hideKeys(_ context.Context, a *acceptance) (string, error) {
 	message, r := &a.in.Message, s.keys()
-	said, decides := demand.ReadDecision(*message)
-	hide := r.Text
-	if decides && said.Code != "" { // the code that an approver typed is read later
-		hide = r.Links
+	typed := sync.OnceValue(func() bool { // asked of the message as it came, and only where there is something to hide
+		said, decides := demand.ReadDecision(*message)
+		return decides && said.Code != ""
+	})
+
+	message.Parts = s.withoutKeys(message.Parts, func(text string) string {
+		clean := r.Text(text)
+		if clean != text && typed() { // the code that an approver typed is read later
+			return r.Links(text)
+		}
+		return clean
+	})
+	hideInSender(r, message)
+	return outcomeNext, nil
+}
+
+// hideInSender hides keys in what a message says beside its parts.
+func hideInSender(r *redact.Redactor, message *normalized.Message) {
+	sender := &message.Sender
+	if sender.Profile == nil && message.Surface == nil {
+		sender.DisplayName = r.Text(sender.DisplayName)
+		return
 	}
 
-	message.Parts = s.withoutKeys(message.Parts, hide)
-	message.Sender.DisplayName = r.Text(message.Sender.DisplayName)
-	message.Sender.Profile = hiddenIn(r, message.Sender.Profile)
-	message.Surface = hiddenIn(r, message.Surface)
-	return outcomeNext, nil
+	said := normalized.Message{Sender: normalized.Sender{DisplayName: sender.DisplayName, Profile: sender.Profile}, Surface: message.Surface}
+	document, err := said.AppendJSON(make([]byte, 0, 2<<10))
+	if err == nil {
+		hidden := r.JSON(document, r.Text)
+		if string(hidden) == string(document) {
+			return
+		}
+		said = normalized.Message{}
+		err = json.Unmarshal(hidden, &said)
+	}
+	if err != nil { // it says nothing, rather than a key
+		said = normalized.Message{}
+	}
+
+	if profile := said.Sender.Profile; profile != nil {
+		if strings.Contains(profile.URL, redact.HiddenLink) {
+			profile.URL = ""
+		}
+		if profile.Avatar != nil && strings.Contains(profile.Avatar.URL, redact.HiddenLink) {
+			profile.Avatar = nil
+		}
+	}
+	sender.DisplayName, sender.Profile, message.Surface = said.Sender.DisplayName, said.Sender.Profile, said.Surface
 }
 
 // withoutKeys returns parts whose texts went through hide.
@@ -90,25 +127,6 @@ func (s *core) withoutKey(part normalized.Part, hide func(string) string) normal
 		part.Policy.URL = ""
 	}
 	return part
-}
-
-// hiddenIn returns a value whose texts hold no key; the same one where there is none.
-func hiddenIn[T any](r *redact.Redactor, value *T) *T {
-	document, err := json.Marshal(value)
-	if value == nil || err != nil {
-		return value
-	}
-
-	hidden := r.JSON(document, r.Text)
-	if string(hidden) == string(document) {
-		return value
-	}
-
-	clean := new(T)
-	if json.Unmarshal(hidden, clean) != nil {
-		return nil
-	}
-	return clean
 }
 
 // shownAgain hides the codes in what an agent is shown of a conversation with an approver: the request is an answer of the agent by name,

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -120,7 +119,7 @@ func (s *acceptor) limit(ctx context.Context, agent agents.Entry, in exchange.In
 
 	subject := subjectOf(*turn)
 	subject.Networks, subject.Bytes = networks, storedBytes(in)
-	subject.Message, subject.Opens = turn.Message.ID, in.Opens || turn.ThreadID == turn.Message.ID
+	subject.Message, subject.Opens = turn.Message.ID, in.Opens || in.NewThread
 	subject.Said, subject.Waited = turn.Message.Parts, waited(in, turn.AcceptedAt)
 	counted, excess, over := s.limiters().Meter.Reserve(ctx, subject)
 	if !over {
@@ -173,14 +172,18 @@ func subjectOf(turn exchange.TurnRecord) moderation.Subject {
 	if turn.Network != "" {
 		subject.Networks = []string{turn.Network}
 	}
-	if address, err := identity.ParseAddress(arrivedFrom(turn.Message.Sender)); err == nil {
-		subject.Host = address.Domain
-	}
+	subject.Host = provenDomain(turn.Message.Sender)
 	return subject
 }
 
-// arrivedFrom is the address of who brought a message: a carrier must not use up what the domains of its people may.
-func arrivedFrom(sender normalized.Sender) string { return cmp.Or(sender.CarriedBy, sender.Address) }
+// provenDomain is the domain of who brought a message: a carrier must not use up what the domains of its people may. It is empty
+// where nothing is proven: who only states the address of a domain must not use up what that domain may.
+func provenDomain(sender normalized.Sender) string {
+	if len(sender.Identities) == 0 {
+		return ""
+	}
+	return sender.Identities[0].Domain()
+}
 
 // waited returns how long after our answer its answer came; 0 = unknown. A clock that went back says nothing.
 func waited(in exchange.Inbound, now time.Time) time.Duration {
@@ -257,7 +260,7 @@ func (s *acceptor) stopWord(ctx context.Context, in exchange.Inbound, turn *exch
 
 	entry := exchange.ListEntry{
 		ID: newID(), List: exchange.ListStop, Kind: exchange.TargetPrincipal, Target: turn.Principal, Agent: turn.Agent,
-		Reason: turn.Message.Sender.Address, Source: "sender", CreatedAt: turn.AcceptedAt.UTC().Truncate(time.Microsecond),
+		Reason: turn.Message.Sender.Address.String(), Source: "sender", CreatedAt: turn.AcceptedAt.UTC().Truncate(time.Microsecond),
 	}
 	switch {
 	case stopped && !start:
@@ -397,8 +400,8 @@ func (s *acceptor) unanswered(turn exchange.TurnRecord, bytes int64) (Unanswered
 	if len(turn.Message.Sender.Identities) == 0 {
 		u.All.Messages -= u.All.Messages * q.Kept / 100
 		u.All.Bytes -= u.All.Bytes * q.Kept / 100
-	} else if address, err := identity.ParseAddress(arrivedFrom(turn.Message.Sender)); err == nil {
-		u.Account = "domain " + identity.RegistrableDomain(address.Domain)
+	} else if domain := provenDomain(turn.Message.Sender); domain != "" {
+		u.Account = "domain " + identity.RegistrableDomain(domain)
 	}
 
 	return u, true

@@ -1,8 +1,10 @@
 package pipeline_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"inbox/engine/moderation"
 	"inbox/engine/pipeline"
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -70,6 +73,41 @@ func TestOverTheLimit(t *testing.T) {
 
 // lateMeter is a meter on the database that is opened with the engine.
 type lateMeter struct{ *moderation.Meter }
+
+// asked counts the reads of counters.
+type asked struct {
+	moderation.Counters
+	reads atomic.Int64
+}
+
+func (a *asked) Counts(ctx context.Context, keys []string) ([]exchange.Count, error) {
+	a.reads.Add(1)
+	return a.Counters.Counts(ctx, keys)
+}
+
+// TestWhatOpensAThreadReadsNoCounts: nothing was counted in a thread that begins, whatever channel says so.
+func TestWhatOpensAThreadReadsNoCounts(t *testing.T) {
+	var later lateMeter
+	e := composed(t, "sqlite", func(o *pipeline.Options) { o.Limiters.Meter = &later }, &script{name: "echo", answer: says("hi")})
+	counters := &asked{Counters: e.store}
+	later.Meter = moderation.NewMeter(moderation.MeterOptions{Counters: counters, Thread: []exchange.Rate{{Amount: 9, Window: 24 * time.Hour}}})
+	for i, change := range []func(*exchange.Inbound){
+		func(in *exchange.Inbound) { in.Opens = true }, func(in *exchange.Inbound) { in.NewThread = true },
+	} {
+		in := from("ana", fmt.Sprint("new", i), fmt.Sprint("thread", i))
+		change(&in)
+		e.receive(t, in)
+	}
+	if reads := counters.reads.Load(); reads != 0 {
+		t.Errorf("%d reads for threads that begin", reads)
+	}
+
+	named := from("ana", "same", "same@peer.test") // the name of a thread is not what opens it
+	e.receive(t, named)
+	if reads := counters.reads.Load(); reads != 1 {
+		t.Errorf("%d reads for a thread that has the name of its message", reads)
+	}
+}
 
 // TestStopWord: honoured for good, acknowledged once, lifted by a start word.
 func TestStopWord(t *testing.T) {
@@ -210,6 +248,35 @@ func TestMailBrakes(t *testing.T) {
 		}})
 		if turn := say("9", "after a restart", time.Time{}); turn.State != exchange.StateSilent {
 			t.Errorf("a restart forgot the day: %s", turn.State)
+		}
+	})
+}
+
+// TestStatedDomainUsesUpNoLimit: what a stranger sends in the name of a domain does not count for that domain.
+func TestStatedDomainUsesUpNoLimit(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		front := &script{name: "echo", answer: says("hi"), settings: agents.Settings{Unverified: agents.UnverifiedAnswer}}
+		var later lateMeter
+		e := composed(t, url, func(o *pipeline.Options) { o.Limiters.Meter = &later }, front)
+		later.Meter = moderation.NewMeter(moderation.MeterOptions{Counters: e.store, Host: []exchange.Rate{{Amount: 2, Window: 24 * time.Hour}}})
+
+		for i := range 3 {
+			stranger := from(fmt.Sprint("stranger", i), fmt.Sprint("s", i), fmt.Sprint("s", i))
+			stranger.Message.Sender.Identities, stranger.Message.Sender.AuthMethod, stranger.Message.Sender.Verified = nil, normalized.AuthNone, false
+			e.answered(t, stranger)
+			e.peer.next(t)
+		}
+		for i := range 2 {
+			proven := from(fmt.Sprint("ana", i), fmt.Sprint("m", i), fmt.Sprint("t", i))
+			proven.Message.Sender.Address = identity.Stated("@ana@elsewhere.test")
+			e.answered(t, proven)
+			e.peer.next(t)
+		}
+
+		over := from("ana2", "m2", "t2")
+		over.Message.Sender.Address = identity.Stated("@ana@other.test")
+		if _, err := e.pipeline.Receive(t.Context(), over); !fault.Is(err, fault.RateLimited) {
+			t.Errorf("the proven domain counts, not the stated one: %v", err)
 		}
 	})
 }

@@ -35,8 +35,8 @@ func (b *blocks) set(address, effect string) {
 func (b *blocks) Sender(sender normalized.Sender) moderation.Verdict {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if effect := b.effects[sender.Address]; effect != "" {
-		return moderation.Verdict{Effect: effect, Code: "block:address", Reason: "blocked by the operator: " + sender.Address}
+	if effect := b.effects[sender.Address.String()]; effect != "" {
+		return moderation.Verdict{Effect: effect, Code: "block:address", Reason: "blocked by the operator: " + sender.Address.String()}
 	}
 	return moderation.Verdict{}
 }
@@ -76,7 +76,7 @@ func TestBlockedSenders(t *testing.T) {
 		running := e.receive(t, slow)
 		await.Receive(t, begun, "the run of the slow message")
 		behind := e.receive(t, from("ana", "behind", "t")) // waits for the first of its thread
-		lists.set(slow.Message.Sender.Address, exchange.EffectRefuse)
+		lists.set(slow.Message.Sender.Address.String(), exchange.EffectRefuse)
 		e.pipeline.CancelRunning(t.Context())
 		letGo()
 		for _, id := range []string{running.TurnID, behind.TurnID} {
@@ -91,7 +91,7 @@ func TestBlockedSenders(t *testing.T) {
 			t.Errorf("audit %+v", records)
 		}
 		held := from("bea", "m", "u")
-		lists.set(held.Message.Sender.Address, exchange.EffectHold)
+		lists.set(held.Message.Sender.Address.String(), exchange.EffectHold)
 		if receipt := e.receive(t, held); receipt.State != exchange.StateHeld {
 			t.Errorf("held: %s", receipt.State)
 		}

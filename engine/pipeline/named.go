@@ -33,7 +33,7 @@ func notAddressed(agent agents.Entry, message *normalized.Message, response *nor
 		return nil
 	}
 
-	reached := append([]string{agent.Profile.Address, message.Sender.Address}, slices.Concat(response.To, response.Cc)...)
+	reached := append([]string{agent.Profile.Address}, slices.Concat(response.To, response.Cc)...)
 	var named []string
 	for _, part := range response.Parts {
 		if part.Kind != normalized.PartText || !strings.Contains(part.Content, "@") {
@@ -41,7 +41,7 @@ func notAddressed(agent agents.Entry, message *normalized.Message, response *nor
 		}
 		for _, found := range mention.FindAllString(quoted.ReplaceAllString(part.Content, " "), -1) {
 			address, err := identity.ParseAddress("@" + strings.TrimLeft(found, "@"))
-			if err != nil || slices.ContainsFunc(slices.Concat(reached, named), func(other string) bool { return same(other, address.String()) }) {
+			if err != nil || message.Sender.Address.Names(address.String()) || slices.ContainsFunc(slices.Concat(reached, named), func(other string) bool { return same(other, address.String()) }) {
 				continue
 			}
 			if named = append(named, address.String()); len(named) == maxNotAddressed {

@@ -40,9 +40,9 @@ func (s *replier) Notify(ctx context.Context, job queue.Job, notice Notice, open
 
 	now := time.Now()
 	message := normalized.Message{
-		ID: "notice-" + notice.ID, ThreadID: "notice-" + notice.ID, ReceivedVia: opening.ReceivedVia, ReceivedAt: identity.At(now),
+		ID: "notice-" + notice.ID, ReceivedVia: opening.ReceivedVia, ReceivedAt: identity.At(now),
 		Sender: normalized.Sender{
-			Address: agent.Profile.Address, DisplayName: agent.Profile.DisplayName, AuthMethod: normalized.AuthA2AOAuth, Verified: true,
+			Address: identity.Stated(agent.Profile.Address), DisplayName: agent.Profile.DisplayName, AuthMethod: normalized.AuthA2AOAuth, Verified: true,
 			Identities: []identity.Evidence{identity.Transport(identity.TransportProof{
 				Domain: own.Domain, Subject: own.Acct(), Method: identity.MethodLocalAgent, Assurance: identity.AssuranceAgent, Addressed: identity.AddressedLocal,
 				Recipient: agent.Profile.Address, IssuedAt: now,
@@ -52,6 +52,7 @@ func (s *replier) Notify(ctx context.Context, job queue.Job, notice Notice, open
 		RecipientCapabilities: normalized.RecipientCapabilities{MentionRelay: normalized.MentionRelay{Kind: normalized.RelayNone}},
 	}
 
+	message.ThreadID = exchange.ConversationID(opening.Channel, agent.Profile.Name, message.Sender.Principal(), message.ID)
 	turn := exchange.TurnRecord{
 		ID: exchange.DerivedID(notice.ID, "notice"), Agent: agent.Profile.Name, Principal: message.Sender.Principal(), ThreadID: message.ThreadID,
 		State: exchange.StateAnswered, Reason: "tells the operator", Channel: opening.Channel, Message: message, Route: opening.Route, Audience: exchange.Audience{Parties: opening.Parties}, AcceptedAt: now, UpdatedAt: now,

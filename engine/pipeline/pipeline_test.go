@@ -163,7 +163,7 @@ func TestAgentSeesTheThread(t *testing.T) {
 		await.Receive(t, seen, "the first run")
 		history := await.Receive(t, seen, "the second run").Message.History
 		if len(history) != 2 || history[0].Role != normalized.RoleUser || history[1].Role != normalized.RoleAssistant ||
-			history[1].Sender.Address != "@echo@inbox.test" || normalized.PlainText(history[0].Parts) != "hello m1" {
+			history[1].Sender.Address.String() != "@echo@inbox.test" || normalized.PlainText(history[0].Parts) != "hello m1" {
 			t.Fatalf("history %+v", history)
 		}
 	})

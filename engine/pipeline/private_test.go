@@ -10,6 +10,7 @@ import (
 	"inbox/agents"
 	"inbox/engine/pipeline"
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/normalized"
 )
 
@@ -55,14 +56,14 @@ func TestPrivateCallsStayApart(t *testing.T) {
 		threads := map[string]string{}
 		front := &script{name: "echo"}
 		front.answer = func(turn agents.Turn) normalized.Response {
-			if strings.HasPrefix(turn.Message.Sender.Address, "@ana") && turn.Message.PolicyResolution == nil {
+			if strings.HasPrefix(turn.Message.Sender.Address.String(), "@ana") && turn.Message.PolicyResolution == nil {
 				return wants(nil)(turn)
 			}
-			return relays("what of "+turn.Message.Sender.Address, "@far@far.test")(turn)
+			return relays("what of "+turn.Message.Sender.Address.String(), "@far@far.test")(turn)
 		}
 		e := composed(t, url, func(o *pipeline.Options) {
 			o.Caller = callFunc(func(_ context.Context, d exchange.Dispatch) (normalized.Response, error) {
-				threads[d.Sender.Address] = d.ThreadID
+				threads[d.Sender.Address.String()] = d.ThreadID
 				return texts("file"), nil
 			})
 		}, front)
@@ -111,4 +112,27 @@ func TestAnswersForFollowersAreNotToldToOthers(t *testing.T) {
 	if got := w.ask(t, e, posted("bo", "m2", "thread")); got != "hello m1" {
 		t.Errorf("another person's history is %q", got)
 	}
+}
+
+// TestStatedAddressOfTheAgentOpensNothing: a private answer stays with its asker, also if they state the agent's own address.
+func TestStatedAddressOfTheAgentOpensNothing(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		w := &witness{seen: map[string]string{}}
+		e := start(t, url, func(ctx context.Context, turn agents.Turn) iter.Seq2[normalized.Delta, error] {
+			if len(turn.Message.History) > 0 {
+				return w.agent(ctx, turn)
+			}
+			private := texts("your PIN is 4711")
+			private.Visibility = normalized.VisibilityDirect
+			return normalized.Whole(private)
+		}, agents.Settings{})
+		in := posted("ana", "m1", "thread")
+		in.Message.Sender.Address = identity.Stated(in.Message.Recipient)
+		e.settled(t, e.receive(t, in).TurnID)
+		e.peer.next(t)
+
+		if got := w.ask(t, e, posted("bo", "m2", "thread")); got != "hello m1" {
+			t.Errorf("another person's history is %q", got)
+		}
+	})
 }

@@ -148,7 +148,7 @@ func newPeer() *peer { return &peer{arrivals: make(chan exchange.Delivery, 1000)
 func (p *peer) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, error) {
 	return exchange.Plan{
 		NativeID:     "reply-" + reply.ID + "@inbox.test",
-		Destinations: []exchange.Destination{{Key: "peer.test", Address: cmp.Or(p.address, reply.Message.Sender.Address)}},
+		Destinations: []exchange.Destination{{Key: "peer.test", Address: cmp.Or(p.address, reply.Message.Sender.Address.String())}},
 	}, nil
 }
 
@@ -209,7 +209,7 @@ func from(user, id, thread string) exchange.Inbound {
 		Message: normalized.Message{
 			ID: id + "@peer.test", ThreadID: thread, Recipient: recipient, ReceivedVia: normalized.ViaEmail,
 			Sender: normalized.Sender{
-				Address: "@" + user + "@peer.test", AuthMethod: normalized.AuthEmailDMARC, Verified: true,
+				Address: identity.Stated("@" + user + "@peer.test"), AuthMethod: normalized.AuthEmailDMARC, Verified: true,
 				Identities: []identity.Evidence{identity.Transport(identity.TransportProof{
 					Addressed: identity.AddressedRequest,
 					Domain:    "inbox.test", Subject: "mailto:" + user + "@peer.test", Method: identity.MethodEmailDMARC,

@@ -16,6 +16,7 @@ import (
 	"inbox/engine/pipeline"
 	"inbox/engine/store/storetest"
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -50,7 +51,7 @@ func came(agent, channel, sender, state, text string) exchange.TurnRecord {
 		AcceptedAt: time.Now(),
 		Message: normalized.Message{
 			ID: id, ThreadID: "thread " + id, Recipient: "@" + agent + "@inbox.example", ReceivedVia: normalized.ViaEmail,
-			Sender: normalized.Sender{Address: sender, DisplayName: "Ann Äpfel"}, Parts: []normalized.Part{normalized.Text(text)},
+			Sender: normalized.Sender{Address: identity.Stated(sender), DisplayName: "Ann Äpfel"}, Parts: []normalized.Part{normalized.Text(text)},
 			Surface: &normalized.Surface{Channel: "email", Subject: "about lunch"},
 		},
 	}
@@ -192,7 +193,7 @@ func timeOf(id string) time.Time {
 
 // plainly is the filter once more, as simple as it can be.
 func plainly(f exchange.ArrivalFilter, row exchange.TurnRecord, answered string) bool {
-	address := strings.ToLower(row.Message.Sender.Address)
+	address := strings.ToLower(row.Message.Sender.Address.String())
 	sender := map[string]bool{
 		"": true, row.Principal: true, address: true, address[1:]: true, "@" + address[strings.LastIndex(address, "@")+1:]: true,
 	}
@@ -204,7 +205,7 @@ func plainly(f exchange.ArrivalFilter, row exchange.TurnRecord, answered string)
 }
 
 func says(text, said string, row exchange.TurnRecord) bool {
-	all := " " + strings.NewReplacer("ß", "ss", "ä", "a", "Ä", "A", "@", " ", ".", " ").Replace(said+"  about lunch  "+row.Message.Sender.Address+" Ann Äpfel") + " "
+	all := " " + strings.NewReplacer("ß", "ss", "ä", "a", "Ä", "A", "@", " ", ".", " ").Replace(said+"  about lunch  "+row.Message.Sender.Address.String()+" Ann Äpfel") + " "
 	all = strings.ToLower(all)
 	switch text {
 	case "strasse", "STRASSE":

@@ -99,7 +99,7 @@ func sample(n int64) exchange.TurnRecord {
 			ID: id, ThreadID: thread, Recipient: "@echo@inbox.example", ReceivedVia: normalized.ViaActivityPub,
 			ReceivedAt: identity.Now(), Raw: normalized.Raw{MediaType: "application/activity+json"},
 			Sender: normalized.Sender{
-				Address: "@alice@peer.example", AuthMethod: normalized.AuthActivityPubSignature, Verified: true,
+				Address: identity.Stated("@alice@peer.example"), AuthMethod: normalized.AuthActivityPubSignature, Verified: true,
 				Identities: []identity.Evidence{{
 					Subject: subject, Issuer: "peer.example", Method: identity.MethodActivityPubSignature,
 					Assurance: identity.AssuranceDomain, Audience: identity.Audience{"@echo@inbox.example"},

@@ -19,8 +19,8 @@ type callStore struct{ *shared }
 // callTx changes them in a transaction.
 type callTx struct{ *transaction }
 
-const insertDispatch = `INSERT INTO dispatches (id, turn_id, number, state, created_at, updated_at, call, response)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO NOTHING`
+const insertDispatch = `INSERT INTO dispatches (id, turn_id, number, state, created_at, updated_at, call, response, earlier_thread)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (id) DO NOTHING`
 
 // InsertDispatch stores a call of one of our agents to another agent. A second one with the id is fault.Conflict; a text
 // that PostgreSQL cannot keep is fault.Malformed.
@@ -48,7 +48,7 @@ func (t callTx) InsertDispatch(ctx context.Context, d exchange.Dispatch) error {
 	}
 
 	inserted, err := t.sql.Change(ctx, insertDispatch, d.ID, d.TurnID, int64(d.Number), d.State, micros(d.CreatedAt),
-		micros(updated), cleaned(string(call)), response)
+		micros(updated), cleaned(string(call)), response, earlierThread(d.ThreadID))
 	if err == nil && inserted == 0 {
 		err = fault.New(fault.Conflict, "the dispatch exists already")
 	}

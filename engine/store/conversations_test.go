@@ -65,7 +65,7 @@ func TestConversationsAreThoseOfAPlainFilter(t *testing.T) {
 			}
 			for i := range got {
 				if got[i].Turn.ID != want[i].Turn.ID || got[i].Messages != want[i].Messages || got[i].Unread != want[i].Unread ||
-					got[i].Turn.Message.Sender.Address != want[i].Turn.Message.Sender.Address {
+					got[i].Turn.Message.Sender.Address.String() != want[i].Turn.Message.Sender.Address.String() {
 					t.Fatalf("%+v: number %d is %+v, want %+v", filter, i, got[i], want[i])
 				}
 			}

@@ -93,7 +93,7 @@ func fillPerson(b *testing.B, s *Store, names PersonNames, rows int) {
 					turn.ThreadID = "long"
 				}
 				if n%10 == 0 {
-					turn.Principal, turn.Message.Sender.Address = "peer.example https://peer.example/users/ann", "@ann@peer.example"
+					turn.Principal, turn.Message.Sender.Address = "peer.example https://peer.example/users/ann", identity.Stated("@ann@peer.example")
 				}
 				turn.Message.ThreadID = turn.ThreadID
 				original := pipeline.Original{Digest: turn.ID, MediaType: "message/rfc822", Body: []byte(strings.Repeat("x", 1000))}

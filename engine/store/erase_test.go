@@ -42,7 +42,7 @@ func said(id, principal, address, text string, verified bool) exchange.TurnRecor
 		Channel: normalized.ViaEmail, Route: json.RawMessage(`{"v":1,"subject":"` + text + `"}`),
 		Message: normalized.Message{
 			ID: id, ThreadID: "thread", Recipient: "@echo@inbox.example", ReceivedVia: normalized.ViaEmail, ReceivedAt: identity.At(time.Now()),
-			Sender:                normalized.Sender{Address: address, AuthMethod: normalized.AuthNone, Verified: verified},
+			Sender:                normalized.Sender{Address: identity.Stated(address), AuthMethod: normalized.AuthNone, Verified: verified},
 			Parts:                 []normalized.Part{normalized.Text(text)},
 			RecipientCapabilities: normalized.RecipientCapabilities{MentionRelay: normalized.MentionRelay{Kind: normalized.RelayNone}},
 		},

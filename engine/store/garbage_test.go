@@ -380,7 +380,7 @@ func TestEveryTextIsConsidered(t *testing.T) {
 		"audit.code", "audit.agent", "audit.principal", "audit.detail",
 		"links.agent", "links.first_principal", "links.first_issuer", "links.first_subject", "links.first_method", "links.first_address",
 		"links.second_principal", "links.second_issuer", "links.second_subject", "links.second_method", "links.second_address", "links.digest", // of what was shown, which is kept nowhere
-		"dispatches.state", "tool_requests.agent", "tool_requests.tool_name", "tool_requests.status",
+		"dispatches.state", "dispatches.earlier_thread", "tool_requests.agent", "tool_requests.tool_name", "tool_requests.status",
 		"destinations.channel", "destinations.destination", "destinations.reason",
 		"list_entries.list", "list_entries.kind", "list_entries.target", "list_entries.agent", "list_entries.effect", "list_entries.reason", "list_entries.source",
 		"mail_suppressions.address", "mail_suppressions.kind", "mail_suppressions.reason", "mail_failures.address",

@@ -2,10 +2,12 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/normalized"
 )
 
 // listStore keeps the operator's lists and the mail addresses that are suppressed.
@@ -229,6 +231,44 @@ func (s listStore) Unsuppress(ctx context.Context, address string) (lifted bool,
 	})
 	return lifted, err
 }
+
+// wroteAfter are turns of messages that their sender proved, by a channel and after a moment.
+const wroteAfter = `t.channel = $1 AND t.accepted_at > %s AND substr(t.principal, 1, 11) <> '` + normalized.Unproven + `'`
+
+var (
+	selectWrote = fmt.Sprintf(`SELECT 1 FROM turns t WHERE t.sender = $2 AND `+endedTurns+` AND `+wroteAfter+`
+		UNION ALL SELECT 1 FROM turns t WHERE t.sender = $2 AND `+openStates+` AND t.id >= $4 AND `+wroteAfter+` LIMIT 1`, "$3", "$3")
+
+	// A turn that is open ends some time, and counts then. A deleted person has no turns.
+	selectMetByMail = fmt.Sprintf(`SELECT s.address FROM mail_suppressions s WHERE EXISTS (
+		SELECT 1 FROM turns t WHERE t.sender = '@' || s.address AND `+endedTurns+` AND `+wroteAfter+`) ORDER BY s.address LIMIT $2 + 0`, "s.created_at")
+)
+
+// Wrote reports whether a message of a channel came after a moment from an address that its sender proved.
+func (s listStore) Wrote(ctx context.Context, channel, address string, after time.Time) (bool, error) {
+	var one int64
+	sender := short("@"+cleaned(address), maxSenderBytes)
+	return first(ctx, s.engine.Reader(), selectWrote, []any{channel, sender, micros(after), firstID(after)}, &one)
+}
+
+// EndSuppressions ends the suppressions of addresses from which a proven message of the channel came since, and returns the addresses.
+func (s listStore) EndSuppressions(ctx context.Context, channel string) (ended []string, err error) {
+	err = s.engine.Reader().Each(ctx, selectMetByMail, []any{channel, int64(maxEnded)}, func(r row) error {
+		var address string
+		err := r.Scan(&address)
+		ended = append(ended, address)
+		return err
+	})
+	for _, address := range ended {
+		if _, err := s.Unsuppress(ctx, address); err != nil {
+			return nil, err
+		}
+	}
+	return ended, err
+}
+
+// maxEnded bounds how many suppressions are ended at once.
+const maxEnded = 500
 
 // failureAge is how long failures are kept: as long as they count, and a day for clocks that differ.
 const failureAge = exchange.SoftFailureWindow + 24*time.Hour

@@ -163,7 +163,7 @@ func (p *personSearch) compare(m personMessage) {
 		}
 	}
 
-	stated := identity.Stated(m.sender.Address)
+	stated := m.sender.Address
 	if proven || !stated.Resembles(p.query.Address) {
 		return
 	}

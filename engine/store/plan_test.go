@@ -248,6 +248,8 @@ func otherLists() (all []listed) {
 		{"events", selectEvents, "events", []any{"t", int64(1), int64(50)}},
 		{"answers", selectReplies, "replies_open", []any{"a", "~", int64(50)}},
 		{"changes of lists", selectListChanges, "list_entries_version", []any{int64(1), "a", int64(50)}},
+		{"mails of a suppressed address", selectWrote, "turns_place_sender", []any{"email", "@a@x.test", int64(1), "0"}},
+		{"suppressed addresses that wrote", selectMetByMail, "turns_place_sender", []any{"email", int64(50)}},
 		{"conditions", selectConditions, "destinations_updated", []any{int64(50)}},
 	}
 }

@@ -85,7 +85,7 @@ func keptTurn(t testing.TB, s *Store, number int, agent, original string, arrive
 		Message: normalized.Message{
 			ID: fmt.Sprintf("<%d@peer.example>", number), ThreadID: "thread", Recipient: "@" + agent + "@inbox.example", ReceivedVia: normalized.ViaEmail,
 			ReceivedAt: identity.At(arrived), Raw: normalized.Raw{Ref: "sha256:" + original, MediaType: "message/rfc822"},
-			Sender:                normalized.Sender{Address: "@alice@peer.example", AuthMethod: normalized.AuthNone},
+			Sender:                normalized.Sender{Address: identity.Stated("@alice@peer.example"), AuthMethod: normalized.AuthNone},
 			Parts:                 []normalized.Part{normalized.Text("question"), file},
 			RecipientCapabilities: normalized.RecipientCapabilities{MentionRelay: normalized.MentionRelay{Kind: normalized.RelayNone}},
 		},

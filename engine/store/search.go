@@ -50,9 +50,10 @@ var spaceless = []*unicode.RangeTable{
 // (Unicode NFKD). Both databases get words that their own rules leave as they are.
 func wordsOf(text string, most int) []string {
 	text = clip.Bytes(text, maxSearchedBytes)
-	if !plainASCII(text) {
-		text = norm.NFKD.String(text)
+	if plainASCII(text) { // each word is a piece of one copy
+		return plainWords(strings.ToLower(text), most)
 	}
+	text = norm.NFKD.String(text)
 
 	var words []string
 	var word strings.Builder
@@ -83,6 +84,28 @@ func wordsOf(text string, most int) []string {
 	return words
 }
 
+// plainWords is wordsOf for ASCII in lower case.
+func plainWords(text string, most int) []string {
+	const usual = 6 // letters of a word, with the blank
+	words := make([]string, 0, min(most, len(text)/usual+1))
+	for end := 0; len(words) < most; {
+		begin := end
+		for begin < len(text) && !isWord(text[begin]) {
+			begin++
+		}
+		if begin == len(text) {
+			break
+		}
+		for end = begin; end < len(text) && isWord(text[end]); {
+			end++
+		}
+		words = append(words, clip.Bytes(text[begin:end], maxWordBytes))
+	}
+	return words
+}
+
+func isWord(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
+
 func plainASCII(text string) bool {
 	for i := range len(text) {
 		if text[i] >= 0x80 {
@@ -108,7 +131,7 @@ func answerWords(message *normalized.Message, response *normalized.Response) sea
 }
 
 func about(message *normalized.Message, said []string) searchWords {
-	words := searchWords{said: said, sender: wordsOf(message.Sender.Address+" "+message.Sender.DisplayName, 64)}
+	words := searchWords{said: said, sender: wordsOf(message.Sender.Address.String()+" "+message.Sender.DisplayName, 64)}
 	if message.Surface != nil {
 		words.subject = wordsOf(message.Surface.Subject, 256)
 	}

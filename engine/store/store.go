@@ -157,6 +157,8 @@ type shared struct {
 	tasks   sync.WaitGroup
 	words   chan struct{} // has a signal when turns wait for the search index
 	tuning  searchTuning
+
+	earlierTurns, earlierCalls existence // of conversations from before ids were made of names
 }
 
 // Topics of the same database, for the steps of one that are another's.

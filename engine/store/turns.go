@@ -101,7 +101,7 @@ func turnArguments(turn exchange.TurnRecord, original pipeline.Original) ([]any,
 		updated = turn.AcceptedAt
 	}
 
-	sender, domain := senderColumns(m.Sender.Address)
+	sender, domain := senderColumns(m.Sender.Address.String())
 	return []any{
 		turn.ID, turn.Agent, m.Recipient, m.ReceivedVia, turn.Principal, m.ID, turn.ThreadID, turn.Reference,
 		hashKey(m.ID), senderKey(turn), hashKey(turn.Agent, turn.ThreadID),

@@ -70,6 +70,7 @@ type program struct {
 	methods   map[string]bool   // which of them are methods
 	used, set map[string]bool   // by place
 	called    map[string]bool   // names of methods that are called on interfaces
+	stated    map[string]bool   // functions that read a stated address, see statedReaders
 }
 
 // built is one package as go list sees it.
@@ -78,8 +79,15 @@ type built struct {
 	GoFiles                 []string
 }
 
+// onceProgram is read by the first test that asks for it.
+var onceProgram *program
+
 func programOf(t *testing.T) *program {
 	t.Helper()
+	if onceProgram != nil {
+		return onceProgram
+	}
+
 	command := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles", "./cmd/inbox")
 	command.Dir = filepath.Join("..", "..")
 	out, err := command.Output()
@@ -103,10 +111,11 @@ func programOf(t *testing.T) *program {
 
 	files := token.NewFileSet()
 	imports := importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
-	p := &program{names: map[string]string{}, methods: map[string]bool{}, used: map[string]bool{}, set: map[string]bool{}, called: map[string]bool{}}
+	p := &program{names: map[string]string{}, methods: map[string]bool{}, used: map[string]bool{}, set: map[string]bool{}, called: map[string]bool{}, stated: map[string]bool{}}
 	for _, one := range list {
 		p.read(t, files, imports, one)
 	}
+	onceProgram = p
 	return p
 }
 
@@ -144,6 +153,7 @@ func (p *program) read(t *testing.T, files *token.FileSet, imports types.Importe
 			}
 			return true
 		})
+		p.readStated(roomOf(one.ImportPath), file, info)
 	}
 	p.declare(files, checked)
 }

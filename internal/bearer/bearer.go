@@ -4,9 +4,7 @@ package bearer
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"net/http"
 	"strings"
@@ -15,11 +13,12 @@ import (
 
 	"inbox/exchange"
 	"inbox/internal/bounded"
+	"inbox/internal/capability"
 )
 
 const (
-	prefix = "inbox_"
-	random = 32 // bytes
+	prefix     = "inbox_"
+	drawnBytes = 43 // of capability.Long
 
 	// MaxBytes bounds what is taken for a token at all.
 	MaxBytes = 512
@@ -32,9 +31,7 @@ const (
 // Mint makes a token: "inbox_" and 32 random bytes as base64url. Its hash is what the store keeps; the token is shown
 // once.
 func Mint() (token, hash string) {
-	secret := make([]byte, random)
-	_, _ = rand.Read(secret) // never fails since Go 1.24
-	token = prefix + base64.RawURLEncoding.EncodeToString(secret)
+	token = prefix + capability.Draw(capability.Long)
 	return token, Hash(token)
 }
 
@@ -46,7 +43,7 @@ func Hash(token string) string {
 
 // WellFormed reports whether the text has the form of ours, so that nonsense costs no query.
 func WellFormed(token string) bool {
-	return strings.HasPrefix(token, prefix) && len(token) == len(prefix)+base64.RawURLEncoding.EncodedLen(random)
+	return strings.HasPrefix(token, prefix) && len(token) == len(prefix)+drawnBytes
 }
 
 // Of returns the token of a request's Authorization header (RFC 6750, section 2.1); "" when there is none of at most 512

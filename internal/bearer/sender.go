@@ -10,7 +10,7 @@ import (
 // token's id and never the token. The holder is one principal on all of them.
 func Sender(token exchange.Token, agent exchange.AgentProfile, domain string) normalized.Sender {
 	return normalized.Sender{
-		Address: Address(token, domain), DisplayName: token.Name,
+		Address: identity.Stated(Address(token, domain)), DisplayName: token.Name,
 		AuthMethod: normalized.AuthA2AOAuth, Verified: true, KeyID: token.ID,
 		Identities: []identity.Evidence{{
 			Subject: "token:" + token.ID, Issuer: domain,

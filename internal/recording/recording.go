@@ -79,7 +79,7 @@ func Of(turn exchange.TurnRecord, tools []string, scrubber *Scrubber) Recording 
 		Format: Format, ID: turn.ID, At: turn.AcceptedAt.UTC(), Agent: turn.Agent, Channel: turn.Channel, Thread: scrubber.thread(turn.Agent, turn.ThreadID),
 		Sender: Sender{AuthMethod: sender.AuthMethod, Verified: sender.Verified},
 	}
-	made.Sender.Address, made.Sender.Name = scrubber.sender(sender.Address, sender.DisplayName)
+	made.Sender.Address, made.Sender.Name = scrubber.sender(sender.Address.String(), sender.DisplayName)
 	for _, evidence := range sender.Identities {
 		made.Sender.Evidence = append(made.Sender.Evidence, Evidence{Method: evidence.Method, Assurance: evidence.Assurance})
 	}

@@ -69,7 +69,7 @@ func turn() exchange.TurnRecord {
 		ID: turnID, Agent: "echo", Channel: "email", ThreadID: "t@corp.example", State: exchange.StateAnswered, AcceptedAt: time.Unix(1_800_000_000, 0),
 		Message: normalized.Message{
 			Sender: normalized.Sender{
-				Address: "@ann@corp.example", DisplayName: "Ann", AuthMethod: normalized.AuthEmailDMARC, Verified: true, KeyID: "secret-key-id",
+				Address: identity.Stated("@ann@corp.example"), DisplayName: "Ann", AuthMethod: normalized.AuthEmailDMARC, Verified: true, KeyID: "secret-key-id",
 				Identities: []identity.Evidence{{Subject: "mailto:ann@corp.example", Issuer: "corp.example", Method: identity.MethodEmailDMARC, Assurance: identity.AssuranceDomain}},
 			},
 			Surface: &normalized.Surface{Channel: "email", Subject: "Hello from Ann", Language: "de"},

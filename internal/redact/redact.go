@@ -19,7 +19,7 @@ import (
 
 // Key is one kind of secret, declared by the package that mints it. Exactly one of Path, Tag and Pattern is set.
 type Key struct {
-	Path   string // addresses below it are keys, such as "/policy/"
+	Path   string // addresses below it are keys, such as "/policy/"; it begins with a slash
 	Query  string // only those with this member of the query; empty = all below Path
 	Length int    // of the token after Path, which may then be broken over lines; 0 = not always the same
 
@@ -40,9 +40,15 @@ const (
 // Redactor hides the keys of one server. The zero value hides nothing. It is safe for concurrent use.
 type Redactor struct {
 	hosts map[string]bool // see hostName; one with a port also without it
-	paths []Key
+	paths []Key           // with Path in lower case
 	tag   int
-	words []Key
+	words []word
+}
+
+// word is a Key with Pattern.
+type word struct {
+	Key
+	rare int // place of the letter of Near that a search looks for
 }
 
 // New makes a Redactor. Hosts are those under which the server is reached, by HTTP and by mail, with or without a port.
@@ -57,8 +63,9 @@ func New(hosts []string, keys ...Key) *Redactor {
 	for _, key := range keys {
 		switch {
 		case key.Pattern != nil:
-			r.words = append(r.words, key)
+			r.words = append(r.words, word{key, rarest(key.Near)})
 		case key.Path != "":
+			key.Path = strings.ToLower(key.Path)
 			r.paths = append(r.paths, key)
 		case key.Tag > 0 && (r.tag == 0 || key.Tag < r.tag):
 			r.tag = key.Tag
@@ -212,13 +219,23 @@ func (r *Redactor) find(text string, whole bool) (found []span) {
 	}
 
 	// Most texts have no key. To find that out costs a small part of knowing the place of each byte in every view.
-	seen := views(view{text: text, blind: true})
-	if !slices.ContainsFunc(seen, r.suspects) && len(r.findBase64(seen[len(seen)-1], "")) == 0 {
+	if !r.mayHold(text) {
 		return nil
 	}
+	return r.search(text, whole)
+}
 
-	seen = views(view{text: text})
-	found = r.findBase64(seen[len(seen)-1], text)
+// mayHold reports whether search may find something.
+func (r *Redactor) mayHold(text string) bool {
+	seen := views(view{text: text, blind: true})
+	return slices.ContainsFunc(seen, func(seen view) bool { return r.mayBeBroken(seen.text) || len(r.findIn(seen, "")) > 0 }) ||
+		len(r.findBase64(seen[len(seen)-1], "")) > 0
+}
+
+// search is find for a text that may hold a key.
+func (r *Redactor) search(text string, whole bool) []span {
+	seen := views(view{text: text})
+	found := r.findBase64(seen[len(seen)-1], text)
 	for _, seen := range seen {
 		found = append(found, r.findIn(seen, text)...)
 		if r.mayBeBroken(seen.text) {
@@ -232,51 +249,49 @@ func (r *Redactor) find(text string, whole bool) (found []span) {
 	return merged(found)
 }
 
-// suspects reports whether there is a key in a view.
-func (r *Redactor) suspects(seen view) bool {
-	if len(r.findIn(seen, "")) > 0 {
-		return true
-	}
-	if !r.mayBeBroken(seen.text) {
-		return false
-	}
-	joined, _ := seen.apply(anyOf("\n\r<"), joinLines)
-	return len(r.findPaths(joined, "", true)) > 0
-}
-
 // findBase64 finds addresses that a gateway wrote in base64 into its own.
 func (r *Redactor) findBase64(seen view, text string) (found []span) {
-	for begin := 0; begin < len(seen.text); begin++ {
-		end := begin
-		for end < len(seen.text) && (isToken(seen.text[end]) || seen.text[end] == '+' || seen.text[end] == '/') {
-			end++
+	for begin, end := nextBase64(seen.text, 0); begin < end; begin, end = nextBase64(seen.text, end) {
+		plain := unbase64(seen.text[begin:end])
+		if s := seen.source(begin, end); len(r.findPaths(view{text: plain}, plain, false)) > 0 && !within(s, found) {
+			found = append(found, around(text, s, false))
 		}
-		if end-begin >= shortestBase64 {
-			plain := unbase64(seen.text[begin:end])
-			if s := seen.source(begin, end); len(r.findPaths(view{text: plain}, plain, false)) > 0 && !within(s, found) {
-				found = append(found, around(text, s, false))
-			}
-		}
-		begin = end
 	}
 	return found
 }
 
-// mayBeBroken reports whether an address may be broken over lines: a break leaves its host or its path whole.
+// mayBeBroken reports whether the path of a key stands in a text, be it broken over lines.
 func (r *Redactor) mayBeBroken(text string) bool {
-	if !strings.ContainsAny(text, "\n\r<") {
-		return false
-	}
-
-	lower := strings.ToLower(text)
-	for host := range r.hosts {
-		if strings.Contains(lower, host) {
-			return true
-		}
-	}
 	return slices.ContainsFunc(r.paths, func(key Key) bool {
-		return key.Length > 0 && strings.Contains(lower, strings.Trim(strings.ToLower(key.Path), "/"))
+		if key.Length == 0 {
+			return false
+		}
+		for at := strings.IndexByte(text, '/'); at >= 0; at = indexFrom(text, at+1, '/') {
+			if beginsJoined(text[at:], key.Path) {
+				return true
+			}
+		}
+		return false
 	})
+}
+
+// beginsJoined reports whether a text begins with a path once its lines are joined.
+func beginsJoined(text, path string) bool {
+	at := 0
+	for i := range len(path) {
+		for at < len(text) && lower(text[at]) != path[i] {
+			length, _ := joinLines(text, at)
+			if length == 0 {
+				return false
+			}
+			at += length
+		}
+		if at == len(text) {
+			return false
+		}
+		at++
+	}
+	return true
 }
 
 func (r *Redactor) findIn(seen view, text string) []span {
@@ -287,26 +302,14 @@ func (r *Redactor) findIn(seen view, text string) []span {
 
 // findPaths finds addresses. In a text whose lines were joined only keys of a known length have an end.
 func (r *Redactor) findPaths(seen view, text string, joined bool) (found []span) {
-	lower := strings.ToLower(seen.text)
-	if len(lower) != len(seen.text) { // a letter whose lower case has another length
-		lower = seen.text
-	}
-
-	for _, key := range r.paths {
-		if joined && key.Length == 0 {
-			continue
-		}
-		path := strings.ToLower(key.Path)
-		for at := 0; ; {
-			next := strings.Index(lower[at:], path)
-			if next < 0 {
-				break
+	for at := strings.IndexByte(seen.text, '/'); at >= 0; at = indexFrom(seen.text, at+1, '/') {
+		for _, key := range r.paths {
+			if joined && key.Length == 0 || !beginsFold(seen.text[at:], key.Path) {
+				continue
 			}
-			at += next
 			if s, is := r.pathAt(seen, key, at, joined); is && !within(s, found) {
 				found = append(found, around(text, s, joined))
 			}
-			at += len(path)
 		}
 	}
 	return found
@@ -405,15 +408,15 @@ func (r *Redactor) findMailboxes(seen view, text string) (found []span) {
 
 // findWords finds codes.
 func (r *Redactor) findWords(seen view) (found []span) {
-	lower := ""
-	for _, key := range r.words {
-		if lower == "" {
-			lower = strings.ToLower(seen.text)
+	var folds bool // it has a letter beyond ASCII that a pattern takes for one of ASCII
+	for i, one := range r.words {
+		if i == 0 {
+			folds = strings.Contains(seen.text, "\u212a") || strings.Contains(seen.text, "\u017f")
 		}
-		if !strings.Contains(lower, key.Near) {
+		if !folds && !one.near(seen.text) {
 			continue
 		}
-		for _, match := range key.Pattern.FindAllStringSubmatchIndex(seen.text, -1) {
+		for _, match := range one.Pattern.FindAllStringSubmatchIndex(seen.text, -1) {
 			s := seen.source(match[2], match[3])
 			s.word = true
 			found = append(found, s)
@@ -451,6 +454,66 @@ func merged(found []span) []span {
 		apart = append(apart, s)
 	}
 	return apart
+}
+
+// near reports whether Near stands in a text.
+func (w word) near(text string) bool {
+	c := w.Near[w.rare]
+	return w.nearAt(text, c) || upper(c) != c && w.nearAt(text, upper(c))
+}
+
+// nearAt is near for one case of the rare letter.
+func (w word) nearAt(text string, c byte) bool {
+	for at := strings.IndexByte(text, c); at >= 0; at = indexFrom(text, at+1, c) {
+		if at >= w.rare && beginsFold(text[at-w.rare:], w.Near) {
+			return true
+		}
+	}
+	return false
+}
+
+// rarest returns the place of the letter of a word that is rarest in texts.
+func rarest(word string) (place int) {
+	const frequent = "etaoinsrhldcumfpgwybvkxjqz" // the most frequent first
+	rank := func(c byte) int {
+		if at := strings.IndexByte(frequent, c); at >= 0 {
+			return at
+		}
+		return len(frequent)
+	}
+	for i := range len(word) {
+		if rank(word[i]) > rank(word[place]) {
+			place = i
+		}
+	}
+	return place
+}
+
+// beginsFold reports whether a text begins with a word, in letters of either case.
+func beginsFold(text, word string) bool {
+	return len(text) >= len(word) && strings.EqualFold(text[:len(word)], word)
+}
+
+// indexFrom finds a byte from a place on.
+func indexFrom(text string, from int, c byte) int {
+	if next := strings.IndexByte(text[from:], c); next >= 0 {
+		return from + next
+	}
+	return -1
+}
+
+func lower(c byte) byte {
+	if c >= 'A' && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
+}
+
+func upper(c byte) byte {
+	if c >= 'a' && c <= 'z' {
+		return c - 'a' + 'A'
+	}
+	return c
 }
 
 func isAlphanumeric(c byte) bool {

@@ -91,21 +91,31 @@ func anyOf(marks string) func(string) int {
 	return func(text string) int { return strings.IndexAny(text, marks) }
 }
 
-// beyondASCII finds the first byte of a letter beyond ASCII.
-func beyondASCII(text string) int {
-	for i := range len(text) {
-		if text[i] >= utf8.RuneSelf {
+// nextInvisible finds the next byte that may begin a character which dropInvisible leaves out.
+func nextInvisible(text string) int {
+	for i := 0; i < len(text); i++ {
+		if text[i] < utf8.RuneSelf && i+8 <= len(text) && isASCII(text[i:i+8]) { // all that most texts have
+			i += 7
+			continue
+		}
+		switch text[i] {
+		case 0xC2, 0xCD, 0xE1, 0xE2, 0xEF:
 			return i
 		}
 	}
 	return -1
 }
 
+// isASCII reports whether eight bytes are of ASCII.
+func isASCII(t string) bool {
+	return (t[0]|t[1]|t[2]|t[3]|t[4]|t[5]|t[6]|t[7])&utf8.RuneSelf == 0
+}
+
 // steps take off one encoding each.
 var steps = []struct {
 	next func(string) int
 	read step
-}{{mark('\\'), readBackslash}, {mark('&'), readEntity}, {mark('%'), readPercent}, {beyondASCII, dropInvisible}, {nextProofpoint, readProofpoint}}
+}{{mark('\\'), readBackslash}, {mark('&'), readEntity}, {mark('%'), readPercent}, {nextInvisible, dropInvisible}, {nextProofpoint, readProofpoint}}
 
 // rounds bounds how often one encoding stands inside of another.
 const rounds = 4
@@ -130,9 +140,6 @@ func views(seen view) []view {
 
 // dropInvisible leaves out characters that no reader sees: zero widths, soft hyphens, marks of direction.
 func dropInvisible(text string, at int) (int, string) {
-	if text[at] < utf8.RuneSelf {
-		return 0, ""
-	}
 	letter, length := utf8.DecodeRuneInString(text[at:])
 	switch {
 	case letter == 0xAD, letter == 0x34F, letter == 0x180E, letter == 0xFEFF, letter >= 0x200B && letter <= 0x200F,
@@ -231,6 +238,9 @@ func joinLines(text string, at int) (int, string) {
 		if end == len(text) || text[end] != '\n' {
 			return 0, ""
 		}
+	case '\n':
+	default:
+		return 0, ""
 	}
 
 	for end++; end < len(text) && strings.IndexByte(">| \t", text[end]) >= 0; {
@@ -298,6 +308,27 @@ func encoded(text string) (list []string) {
 
 // shortestBase64 is how long at least an address with a token is in base64.
 const shortestBase64 = 56
+
+// nextBase64 returns the next run from a place on that is long enough for an address in base64; begin = end where there is none. It
+// looks at one letter of so many, because the run has it.
+func nextBase64(text string, from int) (begin, end int) {
+	for last := from + shortestBase64 - 1; last < len(text); last = begin + shortestBase64 - 1 {
+		for begin = last + 1; begin > from && isBase64(text[begin-1]); {
+			begin--
+		}
+		if begin+shortestBase64-1 > last {
+			continue
+		}
+		for end = last + 1; end < len(text) && isBase64(text[end]); {
+			end++
+		}
+		return begin, end
+	}
+	return from, from
+}
+
+// isBase64 reports whether a byte is a letter of base64 of either alphabet (RFC 4648).
+func isBase64(c byte) bool { return isToken(c) || c == '+' || c == '/' }
 
 var base64Letters = strings.NewReplacer("-", "+", "_", "/")
 

@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"inbox/internal/capability"
+
 	"inbox/adapters/email/emailtest"
 	"inbox/adapters/email/message"
 )
@@ -139,7 +141,7 @@ func TestReturnPathSpeaksForOneRecipient(t *testing.T) {
 	if token, from := ours.ReturnPath("7", "ann@a.test"); token != "" || from != "" {
 		t.Errorf("a delivery without a proper id: %s, %s", token, from)
 	}
-	if _, valid := ours.Verify("another purpose", token); valid {
+	if _, valid := ours.Verify("another purpose", "bob@a.test", token); valid {
 		t.Error("a token is taken for another purpose")
 	}
 }
@@ -159,12 +161,55 @@ func mustPass(t *testing.T, tokens *Tokens, delivery string) Pass {
 func TestReturnPathsOfOlderVersions(t *testing.T) {
 	const delivery = "01936f2a-0000-7000-8000-000000000101"
 	ours := NewTokens([]byte("key"), "inbox.test")
-	old := ours.Sign(purposeReturn, uuid.MustParse(delivery))
+	id := uuid.MustParse(delivery)
+	old := encoded(id) + capability.Mint([]byte("key"), former(purposeReturn, id))
 	pass, is := ours.Pass("bounce+" + strings.ToUpper(old))
 	if !is || !pass.Old || pass.DeliveryID != delivery || ours.RecipientOf(pass, []string{"ann@a.test"}) != "" {
 		t.Errorf("%+v, %v", pass, is)
 	}
 	if _, is := NewTokens([]byte("another"), "inbox.test").Pass("bounce+" + old); is {
 		t.Error("the old token of another server is taken")
+	}
+}
+
+// TestTokensOfOlderVersions has tokens as the version before decision 0137 signed them: people have them in mails.
+func TestTokensOfOlderVersions(t *testing.T) {
+	const id = "0191f3a0-0000-7000-8000-000000000001"
+	ours := NewTokens([]byte("kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk"), "inbox.test")
+	thread, path := "agi7hiaaabyabaaaaaaaaaaaaeitts55cw3tsd4jhg", "agi7hiaaabyabaaaaaaaaaaaaecfstytqydm7rgkwe"
+	if got, valid := ours.Verify("t.", "shop", strings.ToUpper(thread)); !valid || got != id {
+		t.Errorf("the thread of %q, %v", got, valid)
+	}
+	if _, valid := ours.Verify("t.", "shop", path); valid {
+		t.Error("a return path is the tag of a thread")
+	}
+	if pass, is := ours.Pass("bounce+" + path); !is || !pass.Old || pass.DeliveryID != id {
+		t.Errorf("the return path is %+v, %v", pass, is)
+	}
+	if _, is := ours.Pass("bounce+" + thread); is {
+		t.Error("the tag of a thread is a return path")
+	}
+}
+
+func TestTokenIsForOneMailbox(t *testing.T) {
+	const id = "0191f3a0-0000-7000-8000-000000000001"
+	ours := NewTokens([]byte("key"), "inbox.test")
+	token := ours.Sign("t.", "Shop", uuid.MustParse(id))
+	if got, valid := ours.Verify("t.", "shop", strings.ToUpper(token)); !valid || got != id {
+		t.Errorf("%q, %v", got, valid)
+	}
+	for name, test := range map[string]struct {
+		tokens                  *Tokens
+		purpose, mailbox, token string
+	}{
+		"another mailbox": {ours, "t.", "doctor", token},
+		"another purpose": {ours, "", "shop", token},
+		"another server":  {NewTokens([]byte("another"), "inbox.test"), "t.", "shop", token},
+		"another id":      {ours, "t.", "shop", ours.Sign("t.", "shop", uuid.Max)[:tokenIDLength] + token[tokenIDLength:]},
+		"a short token":   {ours, "t.", "shop", token[:len(token)-1]},
+	} {
+		if got, valid := test.tokens.Verify(test.purpose, test.mailbox, test.token); valid {
+			t.Errorf("%s: the token is good for %s", name, got)
+		}
 	}
 }

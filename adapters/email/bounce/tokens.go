@@ -1,8 +1,6 @@
 package bounce
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base32"
 	"strings"
 
@@ -14,9 +12,8 @@ import (
 // returnLocal is the local part of the addresses to which reports come back: bounce+<token>@domain.
 const returnLocal = "bounce"
 
-// Lengths of a token: an id and the first 80 bits of its MAC, in base32.
+// Lengths of a token: an id in base32, and what proves that it was signed here.
 const (
-	tokenMACBytes = 10
 	tokenIDLength = 26
 	tokenLength   = tokenIDLength + 16
 )
@@ -32,41 +29,43 @@ type Tokens struct {
 // NewTokens returns the tokens of a mail domain.
 func NewTokens(key []byte, domain string) *Tokens { return &Tokens{key, domain} }
 
-// Sign returns the token of an id for a purpose; a token for one purpose is none for another.
-func (t *Tokens) Sign(purpose string, id uuid.UUID) string {
-	return strings.ToLower(tokenCode.EncodeToString(id[:]) + tokenCode.EncodeToString(t.mac(purpose, id)))
+// Sign returns the token of an id for a purpose at a mailbox: for another purpose or mailbox it is none.
+func (t *Tokens) Sign(purpose, mailbox string, id uuid.UUID) string {
+	return encoded(id) + capability.Mint(t.key, signed(purpose, mailbox, id))
 }
 
-// Verify returns the id of a token that was signed here for the purpose.
-func (t *Tokens) Verify(purpose, token string) (id string, valid bool) {
-	if len(token) != tokenLength {
+// Verify returns the id of a token that was signed here for the purpose and the mailbox. Tokens of versions before decision 0137
+// had no mailbox; they count as long as the row of their id lives.
+func (t *Tokens) Verify(purpose, mailbox, token string) (id string, valid bool) {
+	parsed, mac, is := t.split(token)
+	if !is || !capability.Valid(t.key, signed(purpose, mailbox, parsed), mac) && !capability.Valid(t.key, former(purpose, parsed), mac) {
 		return "", false
 	}
-
-	token = strings.ToUpper(token)
-	raw, err := tokenCode.DecodeString(token[:tokenIDLength])
-	if err != nil {
-		return "", false
-	}
-
-	mac, err := tokenCode.DecodeString(token[tokenIDLength:])
-	if err != nil {
-		return "", false
-	}
-
-	parsed, err := uuid.FromBytes(raw)
-	if err != nil || !hmac.Equal(mac, t.mac(purpose, parsed)) {
-		return "", false
-	}
-
 	return parsed.String(), true
 }
 
-func (t *Tokens) mac(purpose string, id uuid.UUID) []byte {
-	mac := hmac.New(sha256.New, t.key)
-	_, _ = mac.Write([]byte(purpose))
-	_, _ = mac.Write(id[:])
-	return mac.Sum(nil)[:tokenMACBytes]
+// split reads a token of Sign.
+func (t *Tokens) split(token string) (id uuid.UUID, mac string, is bool) {
+	if len(token) != tokenLength {
+		return id, "", false
+	}
+	raw, err := tokenCode.DecodeString(strings.ToUpper(token[:tokenIDLength]))
+	if err != nil {
+		return id, "", false
+	}
+	id, err = uuid.FromBytes(raw)
+	return id, strings.ToLower(token[tokenIDLength:]), err == nil
+}
+
+func encoded(id uuid.UUID) string { return strings.ToLower(tokenCode.EncodeToString(id[:])) }
+
+func signed(purpose, mailbox string, id uuid.UUID) capability.Claim {
+	return capability.Claim{Purpose: purpose, Who: strings.ToLower(mailbox), What: id.String(), Form: capability.Short}
+}
+
+// former is the claim of tokens that were signed before decision 0137.
+func former(purpose string, id uuid.UUID) capability.Claim {
+	return capability.Claim{Purpose: purpose, What: string(id[:]), Form: capability.Short, Former: true}
 }
 
 // purposeReturn is that of return paths that were made before they had a recipient (decision 0130).
@@ -95,7 +94,7 @@ func (t *Tokens) ReturnPath(deliveryID, recipient string) (token, from string) {
 	if err != nil {
 		return "", ""
 	}
-	token = strings.ToLower(tokenCode.EncodeToString(id[:])) + capability.Mint(t.key, bounceClaim(id.String(), recipient))
+	token = encoded(id) + capability.Mint(t.key, bounceClaim(id.String(), recipient))
 	return token, returnLocal + "+" + token + "@" + t.domain
 }
 
@@ -113,8 +112,8 @@ func (t *Tokens) Pass(local string) (pass Pass, is bool) {
 }
 
 func (t *Tokens) read(token string) (pass Pass, is bool) {
-	if id, valid := t.Verify(purposeReturn, token); valid {
-		return Pass{DeliveryID: id, Old: true}, true
+	if id, mac, is := t.split(token); is {
+		return Pass{DeliveryID: id.String(), Old: true}, capability.Valid(t.key, former(purposeReturn, id), mac)
 	}
 	if len(token) != passLength {
 		return Pass{}, false

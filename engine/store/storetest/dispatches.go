@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -13,6 +14,7 @@ var dispatchCases = map[string]func(*testing.T, *probe){
 	"from call to answer":              dispatchLife,
 	"are finished once":                dispatchOnce,
 	"of a turn, in order":              dispatchOrder,
+	"in a conversation from before":    dispatchBefore,
 	"text that a database cannot keep": dispatchUnstorable,
 }
 
@@ -21,7 +23,7 @@ func (p *probe) dispatch(turnID string, number int) exchange.Dispatch {
 	return exchange.Dispatch{
 		ID: newID(), TurnID: turnID, Number: number, Agent: "echo", From: "@echo@inbox.example", To: "@other@b.example",
 		ThreadID: "thread of both", Parts: []normalized.Part{normalized.Text("a < b\u2028")},
-		Chain: normalized.AgentChain{Hop: 2, MaxHops: 4}, Sender: normalized.Sender{Address: "@alice@peer.example", AuthMethod: normalized.AuthNone},
+		Chain: normalized.AgentChain{Hop: 2, MaxHops: 4}, Sender: normalized.Sender{Address: identity.Stated("@alice@peer.example"), AuthMethod: normalized.AuthNone},
 		State: exchange.DispatchPending, Combine: true, CreatedAt: p.now, UpdatedAt: p.now,
 	}
 }
@@ -105,6 +107,18 @@ func dispatchUnstorable(t *testing.T, p *probe) {
 			if !fault.Is(err, fault.Malformed) {
 				t.Errorf("change %d with %q: %v", i, bad, err)
 			}
+		}
+	}
+}
+
+// dispatchBefore: calls are found by a conversation whose id is not made of names, and by no other.
+func dispatchBefore(t *testing.T, p *probe) {
+	before, now := p.dispatch(newID(), 1), p.dispatch(newID(), 1)
+	before.ThreadID, now.ThreadID = "dispatch-01", exchange.ConversationID("local", "@other@b.example", alice, "echo thread 1")
+	p.call(before, now)
+	for threadID, want := range map[string]bool{before.ThreadID: true, now.ThreadID: false, "dispatch-02": false, "": false} {
+		if found, err := p.Trust.CallsIn(t.Context(), threadID); found != want || err != nil {
+			t.Errorf("calls in %q: %v, %v", threadID, found, err)
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 // Records is what adapters and operators read and write beside the pipeline's and delivery's views.
 type Records interface {
 	exchange.Threads
+	exchange.Conversations
 	PartiesOf(ctx context.Context, turnID string) ([]string, error)
 	Reply(ctx context.Context, id string) (exchange.Reply, string, error)
 	Replies(ctx context.Context, agent, before string, limit int) ([]exchange.Reply, error)
@@ -113,7 +114,7 @@ func (p *probe) message(id string) exchange.TurnRecord {
 		Message: normalized.Message{
 			ID: id, ThreadID: "thread 1", Recipient: "@echo@inbox.example", ReceivedVia: normalized.ViaEmail,
 			ReceivedAt: identity.At(p.now), Raw: normalized.Raw{Ref: "sha256:00", MediaType: "message/rfc822"},
-			Sender:                normalized.Sender{Address: "@alice@peer.example", AuthMethod: normalized.AuthNone},
+			Sender:                normalized.Sender{Address: identity.Stated("@alice@peer.example"), AuthMethod: normalized.AuthNone},
 			Parts:                 []normalized.Part{normalized.Text("hello " + id)},
 			RecipientCapabilities: normalized.RecipientCapabilities{MentionRelay: normalized.MentionRelay{Kind: normalized.RelayNone}},
 		},

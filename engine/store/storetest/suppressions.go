@@ -3,10 +3,13 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"inbox/exchange"
+	"inbox/identity"
+	"inbox/normalized"
 )
 
 // Suppressions are the addresses that take no mail.
@@ -15,6 +18,8 @@ type Suppressions interface {
 	Suppressed(ctx context.Context, addresses []string) ([]exchange.Suppression, error)
 	Suppressions(ctx context.Context, filter exchange.SuppressionFilter) ([]exchange.Suppression, error)
 	Unsuppress(ctx context.Context, address string) (bool, error)
+	Wrote(ctx context.Context, channel, address string, after time.Time) (bool, error)
+	EndSuppressions(ctx context.Context, channel string) ([]string, error)
 }
 
 var suppressionCases = map[string]func(*testing.T, *probe){
@@ -23,6 +28,54 @@ var suppressionCases = map[string]func(*testing.T, *probe){
 	"old failures":            failuresEnd,
 	"pages and removal":       suppressionPages,
 	"counted once a delivery": failuresOfOneDelivery,
+	"ended by messages":       suppressionsEnd,
+}
+
+// suppressionsEnd with a message of the channel that its sender proved, and that came later. Of one that is open a list learns when it ends.
+func suppressionsEnd(t *testing.T, p *probe) {
+	began := p.now
+	for name, row := range map[string]struct {
+		change       func(*exchange.TurnRecord)
+		wrote, ended bool
+	}{
+		"proven": {func(*exchange.TurnRecord) {}, true, true},
+		"written as Name": {func(turn *exchange.TurnRecord) {
+			turn.Message.Sender.Address = identity.Stated("@Written-As-Name@X.Test")
+		}, true, true},
+		"silent": {func(turn *exchange.TurnRecord) { turn.State = exchange.StateSilent }, true, true},
+		"open":   {func(turn *exchange.TurnRecord) { turn.State = exchange.StateHeld }, true, false},
+		"unproven": {func(turn *exchange.TurnRecord) {
+			turn.Principal = normalized.Unproven + turn.Message.Sender.Address.String()
+		}, false, false},
+		"by another way": {func(turn *exchange.TurnRecord) { turn.Channel = "activitypub" }, false, false},
+		"of before":      {func(turn *exchange.TurnRecord) { turn.AcceptedAt = began.Add(-time.Second) }, false, false},
+		"of another":     {func(turn *exchange.TurnRecord) { turn.Message.Sender.Address = identity.Stated("@other@x.test") }, false, false},
+	} {
+		address := strings.ReplaceAll(strings.ToLower(name), " ", "-") + "@x.test"
+		p.failure(address, exchange.FailureHard, "d", began)
+		turn := p.message(name)
+		turn.Principal, turn.Message.Sender.Address, turn.State = "inbox.example mailto:"+address, identity.Stated("@"+address), exchange.StateAnswered
+		row.change(&turn)
+		p.insert(turn)
+		wrote, err := p.Suppressions.Wrote(t.Context(), normalized.ViaEmail, address, began)
+		p.ok(err)
+		if wrote != row.wrote {
+			t.Errorf("%s: wrote %v", name, wrote)
+		}
+	}
+
+	want := []string{"proven@x.test", "silent@x.test", "written-as-name@x.test"}
+	for range 2 {
+		ended, err := p.Suppressions.EndSuppressions(t.Context(), normalized.ViaEmail)
+		p.ok(err)
+		p.same(want, ended)
+		left, err := p.Suppressions.Suppressed(t.Context(), []string{"proven@x.test", "silent@x.test", "written-as-name@x.test", "unproven@x.test"})
+		p.ok(err)
+		if len(left) != 1 {
+			t.Errorf("%v are left", left)
+		}
+		want = nil
+	}
 }
 
 func (p *probe) failure(address, kind, delivery string, at time.Time) bool {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -21,6 +22,8 @@ var threadCases = map[string]func(*testing.T, *probe){
 	"each party has its own":        partyThread,
 	"people of a carrier":           carriedThread,
 	"many senders in other threads": manySenders,
+	"conversations from before":     earlierConversations,
+	"conversations of now":          newConversations,
 }
 
 // excerpt reads with a query of the thread "thread 1".
@@ -318,6 +321,60 @@ func manySenders(t *testing.T, p *probe) {
 		found := p.excerpt(pipeline.ThreadQuery{Head: 2, Tail: 4, Principals: principals[:n:n], Elsewhere: true})
 		if want := 2 * min(n, 16); found.Total != want || count(found.Tail) < min(4, want) {
 			t.Errorf("%d senders: %s", n, brief(found))
+		}
+	}
+}
+
+// earlierConversations: a conversation whose id is from before ids were made of names is found by what its owner calls it, by no one else and
+// on no other way.
+func earlierConversations(t *testing.T, p *probe) {
+	const token, contextID = "inbox.example token:1", "01a2234d-f8ca-764f-8bc7-a10d45f47890.0123456789abcdef"
+	for _, one := range []struct{ channel, principal, carrier, thread, name string }{
+		{"a2a", "ann", "", "talk.tag of ann", "talk"}, {"a2a", "ann", token, "talk.tag of ann at the token", "talk"},
+		{"a2a", "ann", "", contextID, contextID}, {"a2a", "ann", "", "c-2.0123456789abcdef", "c-2"}, {"a2a", "ann", "", "long.tag", strings.Repeat("n", 300)},
+		{"chat", "ann", "", "chat:ann:echo", "talk"}, {"chat", "eve", "", "chat:eve:echo", "session of eve"},
+		{"email", "ann", "", "<m1@ann.example>", ""}, {"bridge", "ann", "", "session:1", "room"},
+	} {
+		turn := p.message(newID())
+		turn.Channel, turn.Principal, turn.Carrier, turn.Conversation = one.channel, one.principal, one.carrier, one.name
+		turn.ThreadID, turn.Message.ThreadID = one.thread, one.thread
+		p.insert(turn)
+	}
+
+	for _, c := range []struct{ channel, agent, owner, carrier, name, want string }{
+		{"a2a", "echo", "ann", "", "talk", "talk.tag of ann"},
+		{"a2a", "echo", "ann", token, "talk", "talk.tag of ann at the token"},
+		{"a2a", "echo", "ann", "", contextID, contextID},
+		{"a2a", "echo", "ann", "", "c-2", "c-2.0123456789abcdef"},
+		{"a2a", "echo", "ann", "", strings.Repeat("n", 300), "long.tag"},
+		{"chat", "echo", "ann", "", "talk", "chat:ann:echo"},
+		{"chat", "echo", "eve", "", "session of eve", "chat:eve:echo"},
+
+		{"a2a", "echo", "eve", "", "talk", ""}, {"a2a", "echo", "eve", "", contextID, ""}, {"a2a", "echo", "eve", token, "talk", ""},
+		{"a2a", "other", "ann", "", "talk", ""}, {"a2a", "echo", "ann", "another token", "talk", ""}, {"chat", "echo", "ann", "", contextID, ""},
+		{"chat", "echo", "ann", "", "session of eve", ""}, {"a2a", "echo", "ann", "", "session of eve", ""},
+		{"a2a", "echo", "ann", "", "talk.tag of ann", ""}, {"chat", "echo", "ann", "", "chat:ann:echo", ""},
+		{"a2a", "echo", "ann", "", "<m1@ann.example>", ""}, {"chat", "echo", "ann", "", "<m1@ann.example>", ""},
+		{"a2a", "echo", "ann", "", "room", ""}, {"a2a", "echo", "ann", "", "session:1", ""}, {"a2a", "echo", "ann", "", "new", ""}, {"a2a", "echo", "ann", "", "\x00", ""},
+	} {
+		name := exchange.ConversationName{Channel: c.channel, Agent: c.agent, Owner: c.owner, Carrier: c.carrier, Name: c.name}
+		if got, err := p.Records.Conversation(t.Context(), name); err != nil || got != cmp.Or(c.want, name.ID()) {
+			t.Errorf("%.60v is %q, %v", name, got, err)
+		}
+	}
+}
+
+// newConversations: where no conversation is from before, nothing but the name counts, whatever the rows say.
+func newConversations(t *testing.T, p *probe) {
+	name := exchange.ConversationName{Channel: "a2a", Agent: "echo", Owner: alice, Name: "talk"}
+	turn := p.message("m1")
+	turn.Channel, turn.Conversation, turn.ThreadID = name.Channel, name.Name, name.ID()
+	p.insert(turn)
+	for _, one := range []string{"talk", name.ID()} {
+		asked := name
+		asked.Name = one
+		if got, err := p.Records.Conversation(t.Context(), asked); err != nil || got != asked.ID() {
+			t.Errorf("%s is %s, %v", one, got, err)
 		}
 	}
 }

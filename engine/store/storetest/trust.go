@@ -43,6 +43,7 @@ type Trust interface {
 	LinksOf(ctx context.Context, agent, principal string) ([]exchange.PersonLink, error)
 	EndLinks(ctx context.Context, filter exchange.LinkFilter, end exchange.LinkEnd) ([]exchange.PersonLink, error)
 	Dispatch(ctx context.Context, id string) (exchange.Dispatch, error)
+	CallsIn(ctx context.Context, threadID string) (bool, error)
 	Dispatches(ctx context.Context, turnID string) ([]exchange.Dispatch, error)
 }
 

@@ -177,7 +177,7 @@ func (c *Channel) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, 
 		return exchange.Plan{}, fmt.Errorf("read route: %w", err)
 	}
 	return exchange.Plan{NativeID: reply.ID, Destinations: []exchange.Destination{{
-		Key: kept.Token + "." + Name + ".invalid", Address: Name + "://" + strings.TrimPrefix(reply.Message.Sender.Address, "@"),
+		Key: kept.Token + "." + Name + ".invalid", Address: Name + "://" + strings.TrimPrefix(reply.Message.Sender.Address.String(), "@"),
 	}}}, nil
 }
 
