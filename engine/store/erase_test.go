@@ -344,6 +344,8 @@ func TestErasingAPersonKeepsTheWorkOfOthers(t *testing.T) {
 		const ann, bob = "https://a.example https://a.example/users/ann", "https://b.example https://b.example/users/bob"
 		const thread = "https://a.example/users/ann/statuses/1"
 		hers, his := saidBy(t, s, "m1", ann, "@ann@a.example", "hers", true), saidBy(t, s, "m2", bob, "@bob@b.example", "his", true)
+		vouched := provenBy(ann, "@ann@a.example")
+		proven := vouched.Proven()
 		enqueue := func(kind, partition, payload string) string {
 			t.Helper()
 			id := newRowID()
@@ -377,7 +379,7 @@ func TestErasingAPersonKeepsTheWorkOfOthers(t *testing.T) {
 		put("email/outgoing", hers, "To: ann")
 		put("agent.memory", "ann@a.example", "likes tea")
 
-		erasedPerson(t, s, PersonNames{Principals: []string{ann}})
+		erasedPerson(t, s, PersonNames{Principals: []string{ann}, Addresses: []identity.ProvenAddress{proven}})
 
 		for what, want := range map[string]bool{"her message": false, "his message": true, "news of his reply": true, "a letter to her": false} {
 			job, found, err := s.Job(t.Context(), of[what])
