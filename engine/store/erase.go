@@ -571,7 +571,7 @@ func (s personEraser) EraseNames(ctx context.Context, e Erasure, pseudonym func(
 	if err := s.eraseDocuments(ctx, e.Receipt.ID, names, about); err != nil {
 		return err
 	}
-	if err := s.eraseJobs(ctx, e.Receipt.ID, names); err != nil {
+	if err := s.eraseJobs(ctx, e.Receipt.ID, names, about); err != nil {
 		return err
 	}
 	mails, err := mailStore(s).mailsOf(ctx, mailAddresses(e.Person), e.Person.Unproven)
@@ -718,7 +718,26 @@ func (s personEraser) eraseSession(ctx context.Context, erasure, owner, id strin
 	})
 }
 
-// eraseDocuments removes the documents of adapters and agents that name the person or the messages.
+// ofOthers reports whether a key or a payload names a message, an answer, a delivery, a call or a run that is not of the erasure: the
+// work is then that of its sender, who waits for it, even if it mentions the person.
+func (s personEraser) ofOthers(ctx context.Context, text string, about map[string]bool) (bool, error) {
+	for _, id := range uuidInText.FindAllString(text, -1) {
+		if about[id] {
+			return false, nil
+		}
+		var one int64
+		found, err := first(ctx, s.engine.Reader(), `SELECT 1 FROM turns WHERE id = $1 UNION ALL SELECT 1 FROM replies WHERE id = $1
+			UNION ALL SELECT 1 FROM deliveries WHERE id = $1 UNION ALL SELECT 1 FROM dispatches WHERE id = $1
+			UNION ALL SELECT 1 FROM demands WHERE id = $1 UNION ALL SELECT 1 FROM task_runs WHERE id = $1 LIMIT 1`, []any{id}, &one)
+		if err != nil || found {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
+// eraseDocuments removes the documents of adapters and agents that name the person or the messages. A document whose key names the
+// message of someone else is needed for its answer, and goes with it.
 func (s personEraser) eraseDocuments(ctx context.Context, id string, names []string, about map[string]bool) error {
 	for namespace, key := "", ""; ; {
 		begun := time.Now()
@@ -749,7 +768,18 @@ func (s personEraser) eraseDocuments(ctx context.Context, id string, names []str
 			return err
 		}
 
-		err = erasePortions(ctx, s, id, page, func(tx *Tx, one document, made map[string]int64) error {
+		var own []document
+		for _, one := range page {
+			others, err := s.ofOthers(ctx, one.namespace+" "+one.key, about)
+			if err != nil {
+				return err
+			}
+			if !others {
+				own = append(own, one)
+			}
+		}
+
+		err = erasePortions(ctx, s, id, own, func(tx *Tx, one document, made map[string]int64) error {
 			for _, digest := range anyDigest.FindAllString(one.value, -1) {
 				if err := tx.discard(ctx, digest); err != nil {
 					return err
@@ -774,16 +804,37 @@ func (s personEraser) eraseDocuments(ctx context.Context, id string, names []str
 // anyDigest finds contents however adapters write them in their documents.
 var anyDigest = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
 
-// eraseJobs removes work that names the person: letters of agents, notices, calls of webhooks.
-func (s personEraser) eraseJobs(ctx context.Context, id string, names []string) error {
-	var ids []string
-	err := s.engine.Reader().Each(ctx, `SELECT id, partition_of, reason, payload FROM jobs WHERE state <> 'running'`, nil, func(r row) error {
-		var id, partition, reason, payload string
-		err := r.Scan(&id, &partition, &reason, &payload)
-		if mentions(partition+"\n"+reason+"\n"+payload, names) {
-			ids = append(ids, id)
+// eraseJobs removes work that is about the person: letters of agents, notices, calls of webhooks. Work for the message of someone else
+// stays, whatever its partition is called and whatever its last failure said; the failure is forgotten.
+func (s personEraser) eraseJobs(ctx context.Context, id string, names []string, about map[string]bool) error {
+	var ids, failures []string
+	payloads := map[string]string{}
+	err := s.engine.Reader().Each(ctx, `SELECT id, reason, payload FROM jobs WHERE state <> 'running'`, nil, func(r row) error {
+		var id, reason, payload string
+		err := r.Scan(&id, &reason, &payload)
+		if mentions(payload, names) || slices.ContainsFunc(uuidInText.FindAllString(payload, -1), func(id string) bool { return about[id] }) {
+			payloads[id] = payload
+		}
+		if mentions(reason, names) {
+			failures = append(failures, id)
 		}
 		return err
+	})
+	if err != nil {
+		return err
+	}
+
+	for job, payload := range payloads {
+		others, err := s.ofOthers(ctx, payload, about)
+		if err != nil {
+			return err
+		}
+		if !others {
+			ids = append(ids, job)
+		}
+	}
+	err = erasePortions(ctx, s, id, failures, func(tx *Tx, id string, _ map[string]int64) error {
+		return tx.sql.Do(ctx, `UPDATE jobs SET reason = '' WHERE id = $1 AND state <> 'running'`, id)
 	})
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"inbox/engine/store/database"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/queue"
 	"inbox/migrations"
 	"inbox/normalized"
 )
@@ -330,6 +331,65 @@ func TestUsage(t *testing.T) {
 		for _, agent := range usage.Agents {
 			if agent.Messages != 10 || agent.MessageBytes == 0 || agent.AnswerBytes == 0 || agent.OriginalBytes != 640 || agent.StepBytes == 0 || agent.Oldest.IsZero() {
 				t.Errorf("%+v", agent)
+			}
+		}
+	})
+}
+
+// TestErasingAPersonKeepsTheWorkOfOthers: Bob speaks in a thread that is named after Ann. His message, his answer and what is kept for
+// them mention her, and are his.
+func TestErasingAPersonKeepsTheWorkOfOthers(t *testing.T) {
+	databases(t, func(t *testing.T, open func(t testing.TB) *Store) {
+		s := open(t)
+		const ann, bob = "https://a.example https://a.example/users/ann", "https://b.example https://b.example/users/bob"
+		const thread = "https://a.example/users/ann/statuses/1"
+		hers, his := saidBy(t, s, "m1", ann, "@ann@a.example", "hers", true), saidBy(t, s, "m2", bob, "@bob@b.example", "his", true)
+		vouched := provenBy(ann, "@ann@a.example")
+		proven := vouched.Proven()
+		enqueue := func(kind, partition, payload string) string {
+			t.Helper()
+			id := newRowID()
+			err := s.InTx(t.Context(), func(tx *Tx) error {
+				return tx.Enqueue(t.Context(), queue.NewJob{ID: id, Kind: kind, Partition: partition, Payload: payload})
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return id
+		}
+		put := func(namespace, key, value string) {
+			t.Helper()
+			if err := s.State().Put(t.Context(), namespace, key, []byte(value), time.Now().Add(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		of := map[string]string{
+			"her message":       enqueue("turn", "turn echo "+thread, hers),
+			"his message":       enqueue("turn", "turn echo "+thread, his),
+			"news of his reply": enqueue("agent.event", "", `{"turn":"`+his+`","destination":"ann@a.example"}`),
+			"a letter to her":   enqueue("letter", "", `{"to":"@ann@a.example"}`),
+		}
+		if err := s.InTx(t.Context(), func(tx *Tx) error {
+			return tx.sql.Do(t.Context(), `UPDATE jobs SET reason = 'ann@a.example does not answer' WHERE id = $1`, of["his message"])
+		}); err != nil {
+			t.Fatal(err)
+		}
+		put("email/outgoing", his, "Cc: ann@a.example")
+		put("email/outgoing", hers, "To: ann")
+		put("agent.memory", "ann@a.example", "likes tea")
+
+		erasedPerson(t, s, PersonNames{Principals: []string{ann}, Addresses: []identity.ProvenAddress{proven}})
+
+		for what, want := range map[string]bool{"her message": false, "his message": true, "news of his reply": true, "a letter to her": false} {
+			job, found, err := s.Job(t.Context(), of[what])
+			if err != nil || found != want || strings.Contains(job.Reason, "ann@a.example") {
+				t.Errorf("work for %s: there %v (%v), want %v, reason %q", what, found, err, want, job.Reason)
+			}
+		}
+		for key, want := range map[string]bool{his: true, hers: false} {
+			if _, found, err := s.State().Get(t.Context(), "email/outgoing", key); err != nil || found != want {
+				t.Errorf("document of %s: there %v, %v", key, found, err)
 			}
 		}
 	})

@@ -65,3 +65,6 @@ func (s *Store) Tables(ctx context.Context) (tables []string, err error) {
 func sqliteURL(path string) string {
 	return "file:" + path + "?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=foreign_keys(ON)"
 }
+
+// Discard notes contents that may not be needed any more.
+func (t *Tx) Discard(ctx context.Context, digests ...string) error { return t.discard(ctx, digests...) }

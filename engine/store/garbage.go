@@ -29,13 +29,6 @@ const (
 	isOriginal     = `SELECT 1 FROM originals WHERE digest = $1 AND encoding = 'blob'`
 )
 
-// blobColumns are where parts with content stand, and the adapters' own notes.
-var blobColumns = []string{
-	`turns WHERE message`, `replies WHERE response`, `events WHERE body`, `dispatches WHERE call`, `dispatches WHERE response`,
-	`demands WHERE notes`, `tool_requests WHERE request`, `tool_requests WHERE result`,
-	`session_messages WHERE message`, `bridge_items WHERE item`, `documents WHERE value`, `agent_uploads WHERE digest`,
-}
-
 // discard notes contents that may not be needed any more.
 func (t *transaction) discard(ctx context.Context, digests ...string) error {
 	for _, digest := range digests {
@@ -89,13 +82,14 @@ func (s contentStore) BlobNeeded(ctx context.Context, digest string) (bool, erro
 			return needed, err
 		}
 	}
-	pattern := `%"digest":"` + strings.Map(hexOnly, digest) + `"%`
-	for _, column := range blobColumns {
-		if column == `documents WHERE value` || column == `agent_uploads WHERE digest` {
-			pattern = "%" + strings.Map(hexOnly, digest) + "%"
-		}
-		if err := ask(`SELECT 1 FROM `+column+` LIKE $1 LIMIT 1`, pattern); err != nil || needed {
-			return needed, err
+	for _, source := range referrings {
+		for _, column := range source.texts {
+			query := `SELECT 1 FROM ` + source.table + ` WHERE ` + column + ` LIKE $1 LIMIT 1`
+			for _, before := range source.before() {
+				if err := ask(query, "%"+before+strings.Map(hexOnly, digest)+"%"); err != nil || needed {
+					return needed, err
+				}
+			}
 		}
 	}
 	return false, nil
@@ -154,14 +148,17 @@ const garbageFew = 4
 // SweepBlobs deletes the contents that nothing refers to any more and that no one has put for the given time, and returns how
 // many they were. After a crash it does again what was not finished.
 func (s contentStore) SweepBlobs(ctx context.Context, blobs Blobs, idle time.Duration) (deleted int, err error) {
-	var all *digestSet // what all rows refer to; nil = they are asked about each content
+	var all *digestSet  // what all rows refer to; nil = they are asked about each content
+	var since time.Time // what is put from then on may be referred to by rows that were read already
 	for after := ""; ; {
 		contents, err := s.Garbage(ctx, after, garbagePage)
 		if err != nil {
 			return deleted, err
 		}
 
-		since := time.Now().Add(-idle) // what is put from now on may be referred to by rows that were read already
+		if all == nil { // the rows are read once, however many pages there are and however long they take
+			since = time.Now().Add(-idle)
+		}
 		if all == nil && len(contents) > garbageFew {
 			if all, err = s.neededBlobs(ctx); err != nil {
 				return deleted, err
@@ -234,6 +231,14 @@ var referrings = []referring{
 	{table: "events", keys: []string{"turn_id"}, texts: []string{"body"}},
 	{table: "replies", keys: []string{"id"}, texts: []string{"response"}},
 	{table: "deliveries", keys: []string{"id"}, texts: []string{"address", "data", "returned"}},
+}
+
+// before returns patterns of what stands before a digest in the texts: in JSON, and in JSON inside of JSON.
+func (r referring) before() []string {
+	if r.all {
+		return []string{""}
+	}
+	return []string{`digest":"`, `digest__":__"`}
 }
 
 const (

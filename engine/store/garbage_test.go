@@ -432,3 +432,54 @@ func TestEveryTextIsConsidered(t *testing.T) {
 		}
 	}
 }
+
+// meanwhile puts a content and stores a message that needs it, while the first content of a sweep is deleted.
+type meanwhile struct {
+	files
+	arrives func()
+}
+
+func (m *meanwhile) DeleteIdle(ctx context.Context, digest string, since time.Time) (bool, error) {
+	if m.arrives != nil {
+		m.arrives()
+		m.arrives = nil
+	}
+	return m.files.DeleteIdle(ctx, digest, since)
+}
+
+// TestSweepKeepsWhatArrivesMeanwhile: a content of a later page is needed again by a message that arrives after the rows were read.
+func TestSweepKeepsWhatArrivesMeanwhile(t *testing.T) {
+	for name, url := range databases {
+		t.Run(name, func(t *testing.T) {
+			s := openWith(t, store.Options{URL: url(t)})
+			blobs := &meanwhile{files: openFiles(t)}
+			digests := make([]string, 150)
+			for i := range digests {
+				digests[i] = blobs.put(fmt.Sprint("content ", i), time.Hour)
+			}
+			slices.Sort(digests)
+			err := s.InTx(t.Context(), func(tx *store.Tx) error { return tx.Discard(t.Context(), digests...) })
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			last := digests[149]
+			blobs.arrives = func() {
+				for i := range digests {
+					if text := fmt.Sprint("content ", i); blobs.put(text, 0) != last {
+						continue
+					}
+					if err := s.State().Put(t.Context(), "agent.files", "logo", []byte(last), time.Time{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if _, err := s.SweepBlobs(t.Context(), blobs, 0); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := blobs.Stat(t.Context(), last); err != nil {
+				t.Errorf("a content that a message needs is gone: %v", err)
+			}
+		})
+	}
+}
