@@ -78,7 +78,9 @@ func (p *commitProxy) serve(client net.Conn, server string) {
 		pass(client, upstream, func(sent []byte) bool { return commit.executedBy(sent) && p.loses(loseCommit) })
 		_, _ = client.Close(), upstream.Close()
 	})
-	pass(upstream, client, func(received []byte) bool { return bytes.Contains(received, []byte("COMMIT\x00")) && p.loses(loseConfirm) })
+	pass(upstream, client, func(received []byte) bool {
+		return bytes.Contains(received, []byte("COMMIT\x00")) && p.loses(loseConfirm)
+	})
 	_, _ = client.Close(), upstream.Close()
 	requests.Wait()
 }
