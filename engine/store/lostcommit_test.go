@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"inbox/engine/store"
 	"inbox/engine/store/storetest"
@@ -166,4 +167,22 @@ func storedTurns(t *testing.T, s *store.Store) int {
 		t.Fatal(err)
 	}
 	return len(turns)
+}
+
+// TestMarkWhoseCommitIsLostIsTheCallers: a caller whose commit had no answer learns whether the mark is its own; afterwards the key is used.
+func TestMarkWhoseCommitIsLostIsTheCallers(t *testing.T) {
+	for name, loses := range map[string]int32{"PostgreSQL does not get COMMIT": loseCommit, "PostgreSQL's answer is lost": loseConfirm} {
+		t.Run(name, func(t *testing.T) {
+			proxy := beforePostgres(t, storetest.Postgres(t))
+			s := openWith(t, store.Options{URL: proxy.address})
+			ends := time.Now().Add(time.Hour)
+			proxy.next.Store(loses)
+			if first, err := s.State().Once(t.Context(), "test.once", "key", ends); err != nil || !first || proxy.lost.Load() != 1 {
+				t.Errorf("first %t, %v, after %d lost COMMITs", first, err, proxy.lost.Load())
+			}
+			if first, err := s.State().Once(t.Context(), "test.once", "key", ends); err != nil || first {
+				t.Errorf("a second caller is first: %t, %v", first, err)
+			}
+		})
+	}
 }
