@@ -117,15 +117,23 @@ func (l *ledger) agree(name string, told error) {
 	}
 }
 
+// errRefused is the end of work that changes its mind.
+var errRefused = errors.New("refused")
+
 // run has callers of these sizes store their rows together while accesses to the disk fail, checks that each was told what is stored,
-// and returns the errors.
+// and returns the errors. The work of a negative size refuses to be stored in the end.
 func (l *ledger) run(fail func(diskFault), fault diskFault, sizes ...int) []error {
 	l.Helper()
 	names, works := make([]string, len(sizes)), make([]func(Session) error, len(sizes))
 	for i, size := range sizes {
 		l.names++
 		names[i] = fmt.Sprintf("caller %d, with %d bytes", l.names, size)
-		works[i] = func(s Session) error { return store(l.Context(), s, names[i], size) }
+		works[i] = func(s Session) error {
+			if size < 0 {
+				return errors.Join(store(l.Context(), s, names[i], -size), errRefused)
+			}
+			return store(l.Context(), s, names[i], size)
+		}
 	}
 
 	fail(fault)
@@ -140,14 +148,9 @@ func (l *ledger) run(fail func(diskFault), fault diskFault, sizes ...int) []erro
 // cautious has the writer give each caller of the next groups a savepoint.
 func (l *ledger) cautious() {
 	l.Helper()
-	refused := errors.New("refused")
-	if told := l.together(
-		func(s Session) error { return errors.Join(store(l.Context(), s, "refused", 1), refused) },
-		func(Session) error { return nil },
-	); !errors.Is(told[0], refused) || told[1] != nil {
+	if told := l.run(healthy, nil, -1, 1); !errors.Is(told[0], errRefused) || told[1] != nil {
 		l.Fatalf("told %v", told)
 	}
-	l.agree("refused", refused)
 }
 
 // modes are the ways in which the writer runs a group.
@@ -271,8 +274,8 @@ func (l *ledger) failEach(fail func(diskFault), access string, code int32, lasti
 				return code
 			}
 			return sqlite3.SQLITE_OK
-		}, 10, 20_000, 10, 6_000)
-		if errors.Join(told...) != nil {
+		}, 10, 20_000, -8_000, 6_000)
+		if fault.Is(errors.Join(told...), fault.Unavailable) {
 			failures++
 		}
 		if count.Load() < nth {

@@ -228,7 +228,7 @@ func (w *writer) together(group []*submission) error {
 		}
 
 		switch {
-		case !w.session.open:
+		case w.session.undone:
 			w.session.rollback()
 			lost := Unavailable("write", errUndone)
 			e.err = cmp.Or(e.err, lost)
@@ -287,7 +287,7 @@ type writerSession struct {
 	prepared   map[string]*sql.Stmt
 	changed    bool // the current caller's work may have changed rows
 	open       bool // a transaction is open
-	undone     bool // SQLite rolled back the transaction in which the callers' work runs
+	undone     bool // SQLite rolled back the transaction in which the callers' work runs, or it must be
 }
 
 // newWriterSession has SQLite report every rollback: the driver does not export sqlite3_get_autocommit. The hook runs inside the
@@ -351,7 +351,7 @@ func (s *writerSession) Change(_ context.Context, query string, arguments ...any
 
 	result, err := statement.ExecContext(context.Background(), arguments...)
 	if err != nil {
-		s.changed = true // earlier statements of the same work may have changed rows that are not counted
+		s.changed = true // not every statement that fails undoes itself
 		return 0, sqliteFault("write", err)
 	}
 
@@ -403,8 +403,8 @@ func (s *writerSession) plain(work func(Session) error) error {
 	return guarded(work, s)
 }
 
-// savepoint runs one caller's work so that its failure undoes its own changes alone. If they cannot be undone, the transaction
-// is rolled back.
+// savepoint runs one caller's work so that its failure undoes its own changes alone. If they cannot be undone, the whole
+// transaction must be.
 func (s *writerSession) savepoint(work func(Session) error) error {
 	if err := s.execute("SAVEPOINT caller"); err != nil {
 		return err
@@ -422,19 +422,17 @@ func (s *writerSession) savepoint(work func(Session) error) error {
 	if err == nil {
 		err = s.execute("RELEASE caller")
 	}
-	if err != nil {
-		s.rollback()
+	if err == nil {
+		return failure
 	}
 
+	s.undone = true
 	return errors.Join(failure, err)
 }
 
-// begin starts a transaction. One that could not be rolled back is rolled back first.
+// begin starts a transaction. One that could not be rolled back before is rolled back first.
 func (s *writerSession) begin() error {
-	if s.open {
-		s.rollback()
-	}
-
+	s.rollback()
 	err := s.execute("BEGIN IMMEDIATE")
 	s.open = s.open || err == nil
 	return err
