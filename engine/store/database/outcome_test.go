@@ -23,6 +23,7 @@ type ledger struct {
 
 	engine *sqliteEngine
 	names  int
+	begin  func() // is called when a group waits; nil = nothing is
 }
 
 func openLedger(t *testing.T, directory string) *ledger {
@@ -91,6 +92,9 @@ func (l *ledger) together(works ...func(Session) error) []error {
 		group.Go(func() { results[i] = l.engine.Transact(l.Context(), work) })
 	}
 	await.Until(l.T, "all callers to wait", func() bool { return len(l.engine.writer.queue) == len(works) })
+	if l.begin != nil {
+		l.begin()
+	}
 	close(leave)
 	await.Done(l.T, group.Wait, "the answers to all callers")
 	return results
@@ -136,8 +140,9 @@ func (l *ledger) run(fail func(diskFault), fault diskFault, sizes ...int) []erro
 		}
 	}
 
-	fail(fault)
+	l.begin = func() { fail(fault) }
 	told := l.together(works...)
+	l.begin = nil
 	fail(nil)
 	for i, name := range names {
 		l.agree(name, told[i])
@@ -249,7 +254,7 @@ func TestEachAccessFails(t *testing.T) {
 					if access != "sync" {
 						l.execute("PRAGMA synchronous = OFF") // hundreds of commits
 					}
-					if failures := l.failEach(fail, access, code, lasting); lasting && failures == 0 {
+					if failures := l.failEach(fail, access, code, lasting); lasting && access != "read" && failures == 0 { // pages may be in memory
 						t.Error("no caller was told of a failure")
 					}
 					if told := l.run(fail, nil, 10, 10); errors.Join(told...) != nil {
