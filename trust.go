@@ -85,7 +85,7 @@ func (d keyDocuments) Fetch(ctx context.Context, address string) ([]byte, error)
 	return io.ReadAll(response.Body)
 }
 
-const replayNamespace = "identity.replay" // SHA-256 of (issuer, id) → "1", until the evidence is no longer valid
+const replayNamespace = "identity.replay" // SHA-256 of (issuer, id) → the mark of its use, until the evidence is no longer valid
 
 // replays remembers attestations that were used, on all nodes.
 type replays struct{ state *store.State }
@@ -93,8 +93,7 @@ type replays struct{ state *store.State }
 // Once reports whether the key is used for the first time.
 func (r replays) Once(ctx context.Context, key string, expires time.Time) (bool, error) {
 	sum := sha256.Sum256([]byte(key))
-	_, first, err := r.state.PutIfAbsent(ctx, replayNamespace, hex.EncodeToString(sum[:]), []byte("1"), expires)
-	return first, err
+	return r.state.Once(ctx, replayNamespace, hex.EncodeToString(sum[:]), expires)
 }
 
 const secretNamespace = "policy.secret" // "state" → 32 random bytes, from which tokens are made

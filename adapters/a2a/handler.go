@@ -245,7 +245,7 @@ func (h *handler) continueTask(ctx context.Context, c *call, message *a2a.Messag
 	}
 
 	next, err := h.receiveNext(ctx, c, t, message, offered, hook)
-	if err != nil {
+	if err != nil && fault.OutcomeOf(err) != fault.Unknown { // else it may be stored: its repeat finds the claim to be its own
 		h.release(ctx, last)
 	}
 

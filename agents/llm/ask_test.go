@@ -272,6 +272,46 @@ func TestApprovalIsOfOneCall(t *testing.T) {
 	}
 }
 
+// TestEachGrantIsBegunOnce: a turn that runs from the beginning once more, as after a retry, names its calls as it did before. Each call that
+// was approved is made, also an equal one, and none is made twice after a crash.
+func TestEachGrantIsBegunOnce(t *testing.T) {
+	for name, second := range map[string]string{"other parameters": `{"amount":7}`, "the same parameters": `{"amount":5}`} {
+		t.Run(name, func(t *testing.T) {
+			tools := &toolbox{entries: []tool.Entry{declare("pay", map[string]any{"runtime": map[string]any{"duplicate_policy": "at_most_once"}})}}
+			tools.run = func(context.Context, tool.Call) (map[string]any, error) {
+				return map[string]any{"success": true, "result": "paid"}, nil
+			}
+			approvals := ByDemand{Tools: []Tools{tools}, Claims: exchangetest.NewDocuments()}
+			for grant, parameters := range []string{`{"amount":5}`, second} {
+				agent := newAgent(t, Options{
+					Provider: scripted(calls("pay", parameters), says("Paid.")), Tools: []Tools{tools},
+					Actions: Actions{Tools: map[string]string{"pay": "preview"}}, Approvals: approvals,
+				})
+				turn := question("two grants")
+				kept := &memory{}
+				turn.Memory = kept
+				response, _, err := fold(t.Context(), t, agent, turn)
+				if err != nil || response.Policy() == nil {
+					t.Fatalf("%+v %v", response, err)
+				}
+
+				asked := kept.note
+				turn.Message.PolicyResolution = approves(response)
+				turn.Message.PolicyResolution.ResolvedAt = identity.At(time.Now().Add(time.Duration(grant) * time.Second))
+				response, _, err = fold(t.Context(), t, agent, turn)
+				if err != nil || texts(response) != "Paid." || tools.count() != grant+1 {
+					t.Errorf("%d calls were made after grant %d, then %q, %v", tools.count(), grant+1, texts(response), err)
+				}
+
+				turn.Memory = &memory{note: asked} // what a process leaves that is killed during the call
+				if _, _, err = fold(t.Context(), t, agent, turn); err != nil || tools.count() != grant+1 {
+					t.Errorf("%d calls were made after grant %d and a crash, %v", tools.count(), grant+1, err)
+				}
+			}
+		})
+	}
+}
+
 func TestAnswersThatAreNone(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer normalized.Response

@@ -251,7 +251,12 @@ func (r repeats) Claim(ctx context.Context, key string) (earlier map[string]any,
 	if r.job.turn.Memory == nil {
 		return nil, true, nil
 	}
-	return nil, true, r.job.save(ctx)
+
+	err = r.job.save(ctx)
+	if fault.OutcomeOf(err) == fault.NotDone {
+		delete(r.job.note.Claims, key) // the call is not made; a claim that may be stored stays
+	}
+	return nil, true, err
 }
 
 // Keep implements tool.Repeats.

@@ -183,19 +183,21 @@ func publicText(err error) string {
 
 // Claims is the shared table of small documents. It decides which run makes an approved call.
 type Claims interface {
-	PutIfAbsent(ctx context.Context, namespace, key string, value []byte, expires time.Time) (current []byte, inserted bool, err error)
+	// Once marks a key and reports whether it had no mark.
+	Once(ctx context.Context, namespace, key string, expires time.Time) (first bool, err error)
 }
 
 // ByDemand is Approvals where the demand of the parked turn decides: the call is made when the turn runs again with a
-// demand that was granted. Each approved call is begun once; a run that died during it is not repeated when the tool
-// must run at most once, and repeated under the same idempotency key otherwise.
+// demand that was granted. The call of each grant is begun once; a run that died during it is not repeated when the tool
+// must run at most once, and repeated under the same idempotency key otherwise. A grant of which it is not known whether it was
+// marked as begun counts as begun.
 type ByDemand struct {
 	Tools  []Tools
 	Claims Claims
 }
 
 const (
-	claimNamespace = "agents.approved"                   // hash of turn and call → "begun"
+	claimNamespace = "agents.approved"                   // hash of action and grant → the mark of its beginning
 	claimLife      = policypart.GrantLife + 24*time.Hour // longer than what was granted counts, so no call is made twice
 )
 
@@ -253,8 +255,9 @@ func (b ByDemand) Settle(ctx context.Context, turn agents.Turn, waiting Waiting)
 		return map[string]any{"success": false, "error": "What was approved is not this call.", "error_type": "approval_mismatch"}, nil
 	}
 
-	key := tool.Hash(map[string]any{"turn": turn.ID, "call": waiting.CallID})
-	_, first, err := b.Claims.PutIfAbsent(ctx, claimNamespace, key, []byte("begun"), time.Now().Add(claimLife))
+	// A model may name several calls of one turn alike, so a call's ID does not name the grant.
+	key := tool.Hash(map[string]any{"action": approvedAction(resolution), "grant": decision(turn)})
+	first, err := b.Claims.Once(ctx, claimNamespace, key, time.Now().Add(claimLife))
 	if err != nil {
 		return nil, fault.RetryIn(0, "the approved call cannot be noted now", err)
 	}

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -335,6 +336,42 @@ func TestUnfinishedCallIsNotRepeated(t *testing.T) {
 	response, _, err := fold(t.Context(), t, agent, turn)
 	if err != nil || tools.count() != 1 || response.Parts[0].Error == nil {
 		t.Errorf("%d calls, %+v, %v", tools.count(), response.Parts, err)
+	}
+}
+
+// unkept is a memory that fails to keep the first note with a claim.
+type unkept struct {
+	memory
+
+	failure error
+}
+
+func (m *unkept) Save(ctx context.Context, note []byte) error {
+	if failure := m.failure; failure != nil && bytes.Contains(note, []byte(`"claims"`)) {
+		m.failure = nil
+		return failure
+	}
+	return m.memory.Save(ctx, note)
+}
+
+// TestClaimThatWasNotKept: a call whose claim was not stored can be made later, and one whose claim may be stored cannot.
+func TestClaimThatWasNotKept(t *testing.T) {
+	for name, row := range map[string]struct {
+		failure error
+		calls   int
+	}{
+		"not done": {fault.Wrap(fault.Unavailable, "later", fault.ErrStore), 1},
+		"unknown":  {fault.Wrap(fault.Unavailable, "later", fault.ErrUnknown), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tools := &toolbox{entries: []tool.Entry{declare("pay", map[string]any{"runtime": map[string]any{"duplicate_policy": "at_most_once"}})}}
+			turn := question("claim")
+			turn.Memory = &unkept{failure: row.failure}
+			agent := newAgent(t, Options{Tools: []Tools{tools}, Provider: scripted(calls("pay", "{}"), calls("pay", "{}"), says("Done."))})
+			if _, _, err := fold(t.Context(), t, agent, turn); err != nil || tools.count() != row.calls {
+				t.Errorf("%d calls, %v; want %d", tools.count(), err, row.calls)
+			}
+		})
 	}
 }
 

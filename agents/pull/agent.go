@@ -288,7 +288,8 @@ func (a *Agent) take(ctx context.Context, has labels) (*turn, error) {
 	}
 }
 
-// claim takes one offer unless another caller was faster.
+// claim takes one offer unless another caller was faster. A claim that may be stored has no holder: its run ends for want of a sign of
+// life, and another run offers the turn.
 func (a *Agent) claim(ctx context.Context, run string, offered offer) (*turn, error) {
 	s := a.service
 	mine := claim{Agent: a.name, Turn: offered.Turn, Attempt: offered.Attempt, Until: offered.Until}

@@ -457,7 +457,8 @@ func (m *Meter) lastFlush(ctx context.Context) error {
 	return m.Flush(ctx)
 }
 
-// Flush writes what was counted and reads what other nodes did.
+// Flush writes what was counted and reads what other nodes did. What may be stored although the database did not report it is
+// written again: a limit is then reached early, never late.
 func (m *Meter) Flush(ctx context.Context) error {
 	counts := m.changed()
 	if len(counts) == 0 {

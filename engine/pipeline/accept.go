@@ -300,6 +300,9 @@ func (s *acceptor) keep(ctx context.Context, a *acceptance) (string, error) {
 	switch {
 	case fault.Is(err, fault.Conflict), fault.Is(err, fault.Malformed), fault.Is(err, fault.Forbidden), fault.Is(err, fault.RateLimited):
 		return outcomeRefused, err
+	case fault.OutcomeOf(err) == fault.Unknown:
+		a.counted.Commit() // the message may be stored, and then its repeat is not counted
+		return outcomeError, unavailable("accept message", err)
 	case err != nil:
 		return outcomeError, unavailable("accept message", err)
 	}
@@ -470,7 +473,7 @@ func (s *acceptor) store(ctx context.Context, a *acceptance) (stored exchange.Tu
 
 		return tx.Enqueue(ctx, job(turn))
 	})
-	if err != nil || !inserted || stored.State != exchange.StateAccepted {
+	if err != nil || !inserted || stored.State != exchange.StateAccepted { // a job that may be stored runs when its lease ends
 		s.broker.forget(a.turn.ID)
 		if reservation != nil {
 			reservation.Free()

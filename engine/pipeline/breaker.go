@@ -194,7 +194,8 @@ func (b *breaker) enter(ctx context.Context, job queue.Job, agent agents.Entry, 
 	return entry{wait: max(sooner(at, end).Sub(now), time.Millisecond)}, nil
 }
 
-// takeProbe lets this run ask, if no other one does. Should it be cut off, another asks when its time limit is over.
+// takeProbe lets this run ask, if no other one does. Should it be cut off, or not learn that it may ask, another asks when its time limit
+// is over.
 func (b *breaker) takeProbe(ctx context.Context, agent agents.Entry, now time.Time) (taken bool, err error) {
 	until := now.Add(agent.Settings.TimeLimit + probeGaps[0])
 	err = b.options.Store.InTx(ctx, func(tx Tx) (err error) {

@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"inbox/agents"
 	"inbox/engine/moderation"
 	"inbox/engine/pipeline"
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -25,6 +27,8 @@ const (
 	refusing  = "refusing"
 	panicking = "panicking"
 	tooLate   = "too late" // the caller's time ends before the commit
+
+	unanswered = "unanswered" // one is committed, and its caller does not learn it
 )
 
 func (o *outage) fails(how string) { o.how.Store(&how) }
@@ -35,6 +39,12 @@ func (o *outage) InTx(ctx context.Context, work func(pipeline.Tx) error) error {
 	how := o.how.Load()
 	if how == nil {
 		return o.Store.InTx(ctx, work)
+	}
+	if *how == unanswered {
+		if err := o.Store.InTx(ctx, work); err != nil || !o.how.CompareAndSwap(how, nil) {
+			return err
+		}
+		return fault.Wrap(fault.Unavailable, "try again later", fault.ErrUnknown)
 	}
 	err := o.Store.InTx(ctx, func(tx pipeline.Tx) error {
 		if err := work(tx); err != nil {
@@ -138,5 +148,68 @@ func TestNoticeOfTheLimitSurvivesAnOutage(t *testing.T) {
 			t.Errorf("%s (%s), want the notice", turn.State, turn.Reason)
 		}
 		e.peer.next(t)
+	})
+}
+
+// TestMessageThatMayBeStoredIsCounted: a sender whose message was stored without an answer of the database has used up one message, and its
+// repeat is a second copy.
+func TestMessageThatMayBeStoredIsCounted(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		var later lateMeter
+		database := &outage{}
+		e := composed(t, url, func(o *pipeline.Options) {
+			database.Store, o.Store, o.Limiters.Meter = o.Store, database, &later
+		}, &script{name: "echo", answer: says("hi")})
+		later.Meter = moderation.NewMeter(moderation.MeterOptions{Counters: e.store, Sender: []exchange.Rate{{Amount: 1, Window: 24 * time.Hour}}})
+		database.fails(unanswered)
+		if _, err := e.pipeline.Receive(t.Context(), from("ana", "m0", "t")); fault.OutcomeOf(err) != fault.Unknown || !fault.Is(err, fault.Unavailable) {
+			t.Fatalf("%v, want a refusal for now with an unknown outcome", err)
+		}
+
+		receipt := e.receive(t, from("ana", "m0", "t"))
+		if turn := e.settled(t, receipt.TurnID); receipt.New || turn.State != exchange.StateAnswered {
+			t.Errorf("the repeat is new: %t; its turn is %s", receipt.New, turn.State)
+		}
+		if turn := e.settled(t, e.receive(t, from("ana", "m1", "t")).TurnID); turn.State != exchange.StateRefused {
+			t.Errorf("a second message is %s (%s), want the notice of the limit", turn.State, turn.Reason)
+		}
+	})
+}
+
+// spending is a meter that reports what was spent.
+type spending struct {
+	lateMeter
+
+	costs chan int64
+}
+
+func (s *spending) Spend(ctx context.Context, subject moderation.Subject, cost int64) {
+	s.lateMeter.Spend(ctx, subject, cost)
+	s.costs <- cost
+}
+
+// TestAnswerThatMayBeStoredIsLookedFor: an answer whose commit had no answer is found, counted and not given a second time.
+func TestAnswerThatMayBeStoredIsLookedFor(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		meter := &spending{costs: make(chan int64, 10)}
+		database := &outage{}
+		agent := &script{name: "echo", answer: func(agents.Turn) normalized.Response {
+			database.fails(unanswered)
+			response := texts("It costs a dollar.")
+			response.Metadata = map[string]string{"cost": "1"}
+			return response
+		}}
+		e := composed(t, url, func(o *pipeline.Options) {
+			database.Store, o.Store, o.Limiters.Meter = o.Store, database, meter
+		}, agent)
+		meter.Meter = moderation.NewMeter(moderation.MeterOptions{Counters: e.store, Budgets: moderation.Budgets{SenderCost: 1e7}})
+		e.answered(t, from("ana", "m0", "t"))
+		e.peer.next(t)
+		if cost := await.Receive(t, meter.costs, "the cost of the answer to be counted"); cost != 1e6 {
+			t.Errorf("the answer cost %d", cost)
+		}
+		if len(agent.turns()) != 1 || e.peer.count() != 1 {
+			t.Errorf("the agent ran %d times and %d answers were sent", len(agent.turns()), e.peer.count())
+		}
 	})
 }

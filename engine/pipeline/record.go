@@ -95,7 +95,7 @@ func (m *runRecord) flushResult(ctx context.Context, more func(Tx) error) error 
 }
 
 // flush writes the row if it is not there, the agent's steps and more in one transaction. The result of the run is not among them: a
-// piece of an answer that leaves early is no end of the run.
+// piece of an answer that leaves early is no end of the run. Steps that may be stored are written again with the next flush.
 func (m *runRecord) flush(ctx context.Context, more func(Tx) error) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()

@@ -68,9 +68,13 @@ func (s *replier) conclude(ctx context.Context, job queue.Job, record *runRecord
 	end.reply = reply
 	deliveries := deliveriesOf(ctx, reply, plan)
 	s.options.Deliveries.Expect(deliveries, reply)
-	var moved bool
+	moved, unknown := false, false
 	for try := 1; ; try++ {
 		moved, err = s.storeReply(ctx, job, record, end, deliveries, plan)
+		if unknown && errors.Is(err, queue.ErrLeaseLost) {
+			moved, err = s.isStored(ctx, reply)
+		}
+		unknown = unknown || fault.OutcomeOf(err) == fault.Unknown
 		if err == nil || try == storeTries || !fault.Is(err, fault.Unavailable) || clock.Sleep(ctx, storeWait) != nil {
 			break
 		}
@@ -92,6 +96,15 @@ func (s *replier) conclude(ctx context.Context, job queue.Job, record *runRecord
 	turn.State, turn.Reason, turn.ReplyID, turn.Response, turn.UpdatedAt = end.state, end.reason, reply.ID, &reply.Response, reply.CreatedAt
 	s.broker.finished(turn)
 	return queue.ErrSettled
+}
+
+// isStored finds a reply whose commit had no answer and whose job is gone. The lease is lost when another worker has the job.
+func (s *replier) isStored(ctx context.Context, reply exchange.Reply) (bool, error) {
+	turn, err := s.options.Store.Turn(ctx, reply.TurnID)
+	if err == nil && turn.ReplyID != reply.ID {
+		err = queue.ErrLeaseLost
+	}
+	return err == nil, err
 }
 
 // unstorable ends a turn whose answer the database refuses for good: a visible failure instead of running the agent

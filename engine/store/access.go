@@ -183,7 +183,8 @@ func selectAudit(f exchange.AuditFilter) *selection {
 	return &s
 }
 
-// act is what an operator does, whose record is written with the first change.
+// act is what an operator does, whose record is written with the first change. After a commit whose outcome is not known the next change
+// writes it again.
 type act struct {
 	record exchange.AuditRecord
 	kept   atomic.Bool

@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"io/fs"
 	"os"
@@ -84,6 +85,22 @@ func (s *State) PutIfAbsent(
 		return err
 	})
 	return current, inserted, err
+}
+
+// Once marks a key and reports whether it had no mark. The mark is this caller's own: after a commit without an answer a second look
+// says whose it is. Where that fails, too, the outcome of the error is unknown and the key counts as used from then on.
+func (s *State) Once(ctx context.Context, namespace, key string, expires time.Time) (first bool, err error) {
+	own := []byte(rand.Text())
+	current, _, err := s.PutIfAbsent(ctx, namespace, key, own, expires)
+	if fault.OutcomeOf(err) == fault.Unknown {
+		found, _, failure := s.PutIfAbsent(ctx, namespace, key, own, expires)
+		if failure != nil {
+			return false, err
+		}
+		current, err = found, nil
+	}
+
+	return err == nil && bytes.Equal(current, own), err
 }
 
 // PutDocumentIfAbsent is State.PutIfAbsent as part of a transaction.

@@ -23,7 +23,7 @@ import (
 	"inbox/internal/telemetry"
 )
 
-// Label outcome: committed, undone (the caller's own error), failed (the database's).
+// Label outcome: committed, undone (the caller's own error), failed (the database's), unknown (COMMIT without an answer).
 var transactionSeconds = promauto.NewHistogramVec(prometheus.HistogramOpts{
 	Name: "inbox_store_transaction_seconds", Help: "From the call to the commit, waiting included.",
 	Buckets: telemetry.FastSeconds,
@@ -171,7 +171,7 @@ func (d *shared) search() searchStore    { return searchStore{d} }
 // Open connects, applies the migrations and starts the background sweep. The error of a database that cannot be
 // used is fault.Unavailable and names what to change.
 func Open(ctx context.Context, options Options) (*Store, error) {
-	for _, outcome := range []string{"committed", "undone", "failed"} {
+	for _, outcome := range []string{"committed", "undone", "failed", "unknown"} {
 		transactionSeconds.WithLabelValues(outcome) // from 0 on, so that an alert sees the first one
 	}
 
@@ -241,8 +241,9 @@ func (d *shared) Probe(ctx context.Context) error {
 func (d *shared) Listen(ctx context.Context) error { return d.engine.Listen(ctx, d.options.Notify) }
 
 // InTx runs work in one transaction: all of it is committed and on disk when InTx returns nil, none of it after an
-// error. Errors of work come back as they are; those of the database are fault.Unavailable. Work must touch nothing
-// but tx and must bear being run again; on SQLite it runs on the one writer, so it must not wait for anything.
+// error whose fault.OutcomeOf is NotDone, all or none of it when that is Unknown. Errors of work come back as they are; those of
+// the database are fault.Unavailable. Work must touch nothing but tx and must bear being run again; on SQLite it runs on the one
+// writer, so it must not wait for anything.
 func (d *shared) InTx(ctx context.Context, work func(*Tx) error) error {
 	var wakes []database.Wake
 	var words bool
@@ -292,6 +293,8 @@ func (d *shared) changeOne(ctx context.Context, query string, arguments ...any) 
 func observe(begun time.Time, err error) {
 	outcome := "committed"
 	switch {
+	case fault.OutcomeOf(err) == fault.Unknown:
+		outcome = "unknown"
 	case fault.Is(err, fault.Unavailable):
 		outcome = "failed"
 	case err != nil:

@@ -127,6 +127,12 @@ func (d *Documents) PutIfAbsent(_ context.Context, namespace, key string, value 
 	return value, true, nil
 }
 
+// Once marks a key and reports whether it had no mark.
+func (d *Documents) Once(ctx context.Context, namespace, key string, expires time.Time) (first bool, err error) {
+	_, first, err = d.PutIfAbsent(ctx, namespace, key, []byte("mark"), expires)
+	return first, err
+}
+
 // Swap changes a document that is still the old one.
 func (d *Documents) Swap(_ context.Context, namespace, key string, old, value []byte, expires time.Time) (bool, error) {
 	d.mu.Lock()

@@ -73,6 +73,34 @@ func RetryIn(d time.Duration, reason string, cause error) *Fault {
 // ErrStore is in the chain of every failure of our own database to do its work.
 var ErrStore = errors.New("the database of this server did not do its work")
 
+// ErrUnknown is in the chain of a failure after which our own database may have stored the change.
+var ErrUnknown = errors.New("the outcome of the transaction is not known")
+
+// Outcome is what became of a transaction. It follows from what the database reported, not from what was requested.
+type Outcome string
+
+// The outcomes.
+const (
+	// Done: the change is committed and survives a crash.
+	Done Outcome = "done"
+	// NotDone: no part of the change is stored, now or after a crash. The same work may run again.
+	NotDone Outcome = "not done"
+	// Unknown: COMMIT was sent and its answer is missing or does not say. The change is stored whole or not at all. A caller must
+	// assume neither: it reads what is stored, repeats work that has a natural key, or treats an at-most-once claim as used.
+	Unknown Outcome = "unknown"
+)
+
+// OutcomeOf returns the outcome of a transaction that ended with err.
+func OutcomeOf(err error) Outcome {
+	switch {
+	case err == nil:
+		return Done
+	case errors.Is(err, ErrUnknown):
+		return Unknown
+	}
+	return NotDone
+}
+
 // GiveUp classes the failure of an outgoing attempt as final, with the reason that the operator reads. Where our own database
 // is the cause it is not final: what cannot be read or written now says nothing about the peer, nor about what is sent.
 func GiveUp(reason string, cause error) *Fault {

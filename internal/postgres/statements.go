@@ -156,12 +156,20 @@ type Statement struct {
 	Arguments []any
 }
 
+// notSent is an error before the first statement of a pipeline was sent.
+type notSent struct{ error }
+
+func (n notSent) Unwrap() error { return n.error }
+
+// SafeToRetry is for pgconn.SafeToRetry.
+func (notSent) SafeToRetry() bool { return true }
+
 // Run sends statements together, and hands the result of the last one to read, which reads it to its end or as far as it wants. The first that
-// fails ends it; those after it are not executed.
+// fails ends it; those after it are not executed. pgconn.SafeToRetry reports whether an error came before any of them was sent.
 func (c *Connection) Run(ctx context.Context, all []Statement, read func(*Rows) error) (err error) {
 	described, err := c.describeAll(ctx, all)
 	if err != nil {
-		return err
+		return notSent{err}
 	}
 
 	type encoded struct {

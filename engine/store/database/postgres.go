@@ -110,8 +110,7 @@ func (e *postgresEngine) lostRead(err error) bool {
 	return true
 }
 
-// once runs work in one transaction of one connection. Lost = the connection broke before the commit was asked for, so
-// that nothing was done.
+// once runs work in one transaction of one connection. Lost = the connection broke before COMMIT was sent, so that nothing was done.
 func (e *postgresEngine) once(ctx context.Context, work func(Session) error) (lost bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
@@ -126,13 +125,12 @@ func (e *postgresEngine) once(ctx context.Context, work func(Session) error) (lo
 	err = connection.Raw(func(driverConnection any) error {
 		session := &postgresSession{connection: driverConnection.(*postgres.Connection)}
 		result = guarded(work, session)
-		before := result != nil
-		if !before {
+		if result == nil {
 			result = session.commit(ctx)
 		}
 
 		if session.connection.Wire().IsClosed() && ctx.Err() == nil {
-			lost = before || readOnly(result) // of a read-only transaction nothing is kept, whatever was asked for
+			lost = fault.OutcomeOf(result) == fault.NotDone
 			e.renew()
 		}
 
@@ -371,21 +369,36 @@ func (s *postgresSession) send(ctx context.Context, last func(*postgres.Rows) er
 	return s.connection.Run(ctx, pending, last)
 }
 
+// commit sends COMMIT. It is done when PostgreSQL confirms it, whatever happens to the connection afterwards; a transaction in which
+// a statement failed is confirmed as rolled back.
 func (s *postgresSession) commit(ctx context.Context) error {
 	if !s.begun {
 		return nil
 	}
 
+	done := false
 	s.pending = append(s.pending, postgres.Statement{Query: "COMMIT"})
 	err := s.send(ctx, func(rows *postgres.Rows) error {
 		_, command, err := rows.Changed()
-		if err == nil && command != "COMMIT" {
+		if done = err == nil && command == "COMMIT"; err == nil && !done {
 			return postgres.ErrRolledBack
 		}
 		return err
 	})
 
+	switch {
+	case done:
+		return nil
+	case s.unanswered(err):
+		return unknown("commit", err)
+	}
 	return postgresFault("commit", err)
+}
+
+// unanswered reports whether the connection ended after COMMIT was sent and before PostgreSQL said what became of it. On a connection
+// that goes on, an error is its answer; in a read-only transaction there is nothing to commit.
+func (s *postgresSession) unanswered(err error) bool {
+	return s.connection.Wire().IsClosed() && !pgconn.SafeToRetry(err) && !readOnly(err)
 }
 
 // release leaves the connection without a transaction, or has it dropped.

@@ -154,6 +154,22 @@ func Unavailable(operation string, cause error) error {
 	}
 }
 
+// unknown makes the fault of a commit whose outcome the database did not report.
+func unknown(operation string, cause error) error {
+	return &fault.Fault{
+		Kind:       fault.Unavailable,
+		Public:     "the message store did not report whether it stored the change; check before you repeat it",
+		RetryAfter: 5 * time.Second,
+		Cause:      uncertain{down{operationError{operation, cause}}},
+	}
+}
+
+// uncertain is a failure after which the change may be stored.
+type uncertain struct{ down }
+
+// Is reports whether target is fault.ErrStore or fault.ErrUnknown.
+func (u uncertain) Is(target error) bool { return target == fault.ErrUnknown || u.down.Is(target) }
+
 // down is a failure after which the same work may succeed.
 type down struct{ operationError }
 

@@ -1,12 +1,14 @@
 package database
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,17 +37,16 @@ const (
 	maxQueued = 32
 )
 
-// writer runs the transactions of all callers on the one connection that may write. It takes as many as are
-// waiting into one database transaction, each in a savepoint, and answers them after the common commit: one fsync
-// for all of them.
+// writer runs the transactions of all callers on the one connection that may write. It runs as many as are waiting in one
+// database transaction and answers them after the common commit: one fsync for all of them. What a caller is told follows from
+// the state of the transaction after each statement: SQLite ends it when the disk is full, a read or write fails, or memory is short.
 type writer struct {
-	connection *sql.Conn
-	session    *writerSession
-	queue      chan *submission
-	pauses     chan *pause
-	stopping   chan struct{} // closed by stop: no new submissions
-	stopOnce   sync.Once
-	finished   chan struct{} // closed when the loop has ended
+	session  *writerSession
+	queue    chan *submission
+	pauses   chan *pause
+	stopping chan struct{} // closed by stop: no new submissions
+	stopOnce sync.Once
+	finished chan struct{} // closed when the loop has ended
 
 	committed func(transactions int) // told of every group
 	careful   int                    // groups that still get savepoints
@@ -56,8 +57,12 @@ type writer struct {
 // swarms, and a sender may provoke them.
 const carefulGroups = 100
 
-// errHalfDone reports that one caller's work failed after it had changed rows, so that all must be rolled back.
-var errHalfDone = errors.New("half done")
+var (
+	// errHalfDone reports that one caller's work failed after it had changed rows, so that the group was rolled back.
+	errHalfDone = errors.New("half done")
+	// errUndone reports that a transaction was rolled back, by SQLite itself or because its commit failed, and that nothing of it is stored.
+	errUndone = errors.New("the transaction was rolled back")
+)
 
 // submission is one caller's transaction on its way through the writer.
 type submission struct {
@@ -79,13 +84,17 @@ func newWriter(ctx context.Context, pool *sql.DB) (*writer, error) {
 		return nil, sqliteFault("open writer", err)
 	}
 
+	session, err := newWriterSession(connection)
+	if err != nil {
+		return nil, errors.Join(sqliteFault("open writer", err), connection.Close())
+	}
+
 	return &writer{
-		connection: connection,
-		session:    &writerSession{connection: connection, prepared: make(map[string]*sql.Stmt)},
-		queue:      make(chan *submission, maxQueued),
-		pauses:     make(chan *pause),
-		stopping:   make(chan struct{}),
-		finished:   make(chan struct{}),
+		session:  session,
+		queue:    make(chan *submission, maxQueued),
+		pauses:   make(chan *pause),
+		stopping: make(chan struct{}),
+		finished: make(chan struct{}),
 	}, nil
 }
 
@@ -177,59 +186,71 @@ func (w *writer) collect(group []*submission) []*submission {
 
 // transact runs the group in one database transaction. Savepoints around each caller's work cost as much as a row,
 // so the group first goes without: only when one fails half-way is everything rolled back and run again with them.
+// When the transaction is lost, each caller gets one of its own: the cause may be the work of one of them.
 func (w *writer) transact(group []*submission) {
+	group = slices.DeleteFunc(group, func(e *submission) bool { return !e.taken.CompareAndSwap(false, true) }) // the caller has left
 	if len(group) == 0 {
 		return
 	}
 
-	for i, e := range group {
-		if !e.taken.CompareAndSwap(false, true) {
-			group[i] = nil // the caller has left
-		}
-	}
-
 	failure := w.together(group)
-	if errors.Is(failure, errHalfDone) {
-		w.careful = carefulGroups
+	if errors.Is(failure, errHalfDone) && len(group) > 1 {
 		failure = w.together(group)
+	}
+	if errors.Is(failure, errUndone) && len(group) > 1 {
+		for i := range group {
+			_ = w.together(group[i : i+1]) // the caller has the error
+		}
 	}
 
 	w.careful = max(0, w.careful-1)
 	groupSize.Observe(float64(len(group)))
 	w.committed(len(group))
 	for _, e := range group {
-		if e == nil {
-			continue
-		}
-		if e.err == nil {
-			e.err = failure
-		}
-
 		close(e.done)
 	}
 }
 
+// together runs a group in one transaction and says what became of it. Each caller gets the error of its work, or that of the
+// transaction: what its work read may have been undone with it.
 func (w *writer) together(group []*submission) error {
-	err := w.session.execute("BEGIN IMMEDIATE")
+	err := w.session.begin()
 	w.expectLock(err)
 	if err != nil {
-		return err
+		return failAll(group, err)
 	}
 
 	for _, e := range group {
-		switch {
-		case e == nil:
-		case w.careful > 0:
+		if w.careful > 0 {
 			e.err = w.session.savepoint(e.work)
-		default:
-			if e.err = w.session.plain(e.work); e.err != nil && w.session.changed {
-				w.session.rollback()
-				return errHalfDone
-			}
+		} else {
+			e.err = w.session.plain(e.work)
+		}
+
+		switch {
+		case w.session.undone:
+			w.session.rollback()
+			lost := Unavailable("write", errUndone)
+			e.err = cmp.Or(e.err, lost)
+			return lost
+		case w.careful == 0 && e.err != nil && w.session.changed:
+			w.session.rollback()
+			w.careful = carefulGroups
+			return errHalfDone
 		}
 	}
 
-	return w.session.commit()
+	if err := w.session.commit(); err != nil {
+		return failAll(group, err)
+	}
+	return nil
+}
+
+func failAll(group []*submission, failure error) error {
+	for _, e := range group {
+		e.err = failure
+	}
+	return failure
 }
 
 // expectLock sets how long the next transaction waits for the write lock, after one that got it or did not.
@@ -265,6 +286,22 @@ type writerSession struct {
 	connection *sql.Conn
 	prepared   map[string]*sql.Stmt
 	changed    bool // the current caller's work may have changed rows
+	open       bool // a transaction is open
+	undone     bool // SQLite rolled back the transaction in which the callers' work runs, or it must be
+}
+
+// newWriterSession has SQLite report every rollback: the driver does not export sqlite3_get_autocommit. The hook runs inside the
+// statement that causes the rollback.
+func newWriterSession(connection *sql.Conn) (*writerSession, error) {
+	s := &writerSession{connection: connection, prepared: make(map[string]*sql.Stmt)}
+	return s, s.onRollback(func() { s.open, s.undone = false, s.undone || s.open })
+}
+
+func (s *writerSession) onRollback(hook func()) error {
+	return s.connection.Raw(func(driver any) error {
+		driver.(sqlite.HookRegisterer).RegisterRollbackHook(hook)
+		return nil
+	})
 }
 
 func (s *writerSession) statement(query string) (*sql.Stmt, error) {
@@ -292,9 +329,13 @@ func (s *writerSession) forget() {
 	}
 }
 
+// execute executes a statement that is not a caller's.
 func (s *writerSession) execute(query string) error {
-	_, err := s.Change(context.Background(), query)
-	return err
+	statement, err := s.statement(query)
+	if err == nil {
+		_, err = statement.ExecContext(context.Background())
+	}
+	return sqliteFault("write", err)
 }
 
 func (s *writerSession) Do(ctx context.Context, query string, arguments ...any) error {
@@ -303,14 +344,14 @@ func (s *writerSession) Do(ctx context.Context, query string, arguments ...any) 
 }
 
 func (s *writerSession) Change(_ context.Context, query string, arguments ...any) (int64, error) {
-	statement, err := s.statement(query)
+	statement, err := s.ofTransaction(query)
 	if err != nil {
 		return 0, err
 	}
 
 	result, err := statement.ExecContext(context.Background(), arguments...)
 	if err != nil {
-		s.changed = true // a statement undoes itself, but some errors end the transaction
+		s.changed = true // not every statement that fails undoes itself
 		return 0, sqliteFault("write", err)
 	}
 
@@ -320,7 +361,7 @@ func (s *writerSession) Change(_ context.Context, query string, arguments ...any
 }
 
 func (s *writerSession) Each(_ context.Context, query string, arguments []any, scan func(Row) error) error {
-	statement, err := s.statement(query)
+	statement, err := s.ofTransaction(query)
 	if err != nil {
 		return err
 	}
@@ -341,6 +382,15 @@ func (s *writerSession) Each(_ context.Context, query string, arguments []any, s
 	return sqliteFault("read", err)
 }
 
+// ofTransaction returns a caller's statement. After SQLite has rolled the transaction back there is none: the statement would
+// commit by itself.
+func (s *writerSession) ofTransaction(query string) (*sql.Stmt, error) {
+	if s.undone {
+		return nil, Unavailable("write", errUndone)
+	}
+	return s.statement(query)
+}
+
 // wait sets how long a transaction waits for the write lock.
 func (s *writerSession) wait(limit time.Duration) error {
 	_, err := s.connection.ExecContext(context.Background(), fmt.Sprintf("PRAGMA busy_timeout(%d)", limit.Milliseconds()))
@@ -353,39 +403,82 @@ func (s *writerSession) plain(work func(Session) error) error {
 	return guarded(work, s)
 }
 
-// savepoint runs one caller's work so that its failure undoes its own changes alone.
+// savepoint runs one caller's work so that its failure undoes its own changes alone. If they cannot be undone, the whole
+// transaction must be.
 func (s *writerSession) savepoint(work func(Session) error) error {
 	if err := s.execute("SAVEPOINT caller"); err != nil {
 		return err
 	}
+
 	failure := guarded(work, s)
+	if s.undone {
+		return failure
+	}
+
+	var err error
 	if failure != nil {
-		if err := s.execute("ROLLBACK TO caller"); err != nil {
-			return errors.Join(failure, err)
-		}
+		err = s.execute("ROLLBACK TO caller")
+	}
+	if err == nil {
+		err = s.execute("RELEASE caller")
+	}
+	if err == nil {
+		return failure
 	}
 
-	if err := s.execute("RELEASE caller"); err != nil {
-		return errors.Join(failure, err)
-	}
-
-	return failure
+	s.undone = true
+	return errors.Join(failure, err)
 }
 
-// commit ends the transaction; after a failed commit it is rolled back, so that the next one can begin.
+// begin starts a transaction. One that could not be rolled back before is rolled back first.
+func (s *writerSession) begin() error {
+	s.rollback()
+	err := s.execute("BEGIN IMMEDIATE")
+	s.open = s.open || err == nil
+	return err
+}
+
+// commit ends the transaction. A failed one is rolled back, so that the next one can begin.
 func (s *writerSession) commit() error {
 	err := s.execute("COMMIT")
-	if err != nil {
-		s.rollback()
-		return Unavailable("commit", err)
+	if err == nil {
+		s.open = false
+		return nil
 	}
-	return nil
+
+	s.rollback()
+	if mayBeStored(err) {
+		return unknown("commit", err)
+	}
+	return Unavailable("commit", fmt.Errorf("%w: %w", errUndone, err))
 }
 
-// rollback fails only when SQLite has ended the transaction itself.
-func (s *writerSession) rollback() { _ = s.execute("ROLLBACK") }
+// mayBeStored reports whether a transaction whose COMMIT failed may be found after a crash, although SQLite rolled it back: its last
+// frame is in the write-ahead log unless writing it failed, and stays there until the next commit replaces it. So it is when the
+// log cannot be synced.
+func mayBeStored(err error) bool {
+	failure, is := errors.AsType[*sqlite.Error](err)
+	if !is {
+		return true
+	}
+
+	switch failure.Code() & 0xff {
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CONSTRAINT:
+		return false
+	}
+	return failure.Code() != sqlite3.SQLITE_IOERR_WRITE
+}
+
+// rollback ends the transaction without its changes, unless SQLite has ended it.
+func (s *writerSession) rollback() {
+	if s.open {
+		_ = s.execute("ROLLBACK") // if it fails, the transaction stays open until the next one begins
+	}
+	s.undone = false
+}
 
 func (s *writerSession) close() {
 	s.forget()
+	_ = s.onRollback(nil)
 	_ = s.connection.Close()
 }
