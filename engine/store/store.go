@@ -306,7 +306,7 @@ func (s *Store) Pipeline() pipeline.Store { return pipelineView{s, s.shared} }
 func (s *Store) Deliverer() delivery.Store { return deliveryView{s.deliveryStore, s.replyStore} }
 
 // Queue returns the view that the queue declared.
-func (d *shared) Queue() queue.Store { return queueView{d} }
+func (d *shared) Queue() queue.Store { return queueView{d, &strandedCheck{}} }
 
 // State returns the adapters' private documents.
 func (d *shared) State() *State { return &State{d} }
