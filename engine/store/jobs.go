@@ -319,10 +319,7 @@ const claimShares = `WITH picked AS MATERIALIZED (SELECT chosen.id
 const claimedColumns = `id, kind, partition_of, payload, attempt, fence, reason, created_at, group_of, claim_rank, member_key, run_at`
 
 // queueView is the store as the queue sees it.
-type queueView struct {
-	db    *shared
-	check *strandedCheck
-}
+type queueView struct{ db *shared }
 
 // Shares returns the shares of a kind with ready jobs behind the given one.
 func (v queueView) Shares(ctx context.Context, kind string, after queue.Share, limit int) ([]queue.Share, error) {
@@ -427,8 +424,9 @@ const (
 	strandedPart  = 10_000
 
 	selectPart     = `SELECT COUNT(*), COALESCE(MAX(id), '') FROM (SELECT id FROM jobs WHERE id > $1 ORDER BY id LIMIT $2 + 0) AS picked`
-	selectStranded = `SELECT j.id FROM jobs j WHERE j.id > $1 AND j.id <= $2 AND j.state = 'blocked' AND NOT EXISTS (SELECT 1 FROM jobs e
-		WHERE e.partition_key = j.partition_key AND e.partition_key <> '' AND e.state <> 'dead' AND e.id < j.id)`
+	selectStranded = `SELECT j.id FROM (SELECT DISTINCT partition_key FROM jobs WHERE id > $1 AND id <= $2 AND state = 'blocked') AS picked
+		JOIN jobs j ON j.id = (SELECT e.id FROM jobs e WHERE e.partition_key = picked.partition_key AND e.partition_key <> '' AND e.state <> 'dead'
+			ORDER BY e.id LIMIT 1) WHERE j.state = 'blocked'`
 )
 
 // strandedCheck is how far this process has looked for stranded jobs: blocked ones without an earlier job of their partition. Nothing else would
@@ -439,21 +437,35 @@ type strandedCheck struct {
 	after string // id of the last job that was read
 }
 
+// begin returns after which job the next part begins, when its time has come.
+func (c *strandedCheck) begin() (after string, due bool) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if time.Now().Before(c.next) {
+		return "", false
+	}
+	c.next = time.Now().Add(strandedEvery)
+	return c.after, true
+}
+
+// end notes the last job of a part; empty = all were read.
+func (c *strandedCheck) end(last string) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.after = last
+}
+
 // promoteStranded reads the next part of the jobs when its time has come, and promotes the stranded ones among them.
 func (v queueView) promoteStranded(ctx context.Context) error {
-	v.check.lock.Lock()
-	defer v.check.lock.Unlock()
-	if time.Now().Before(v.check.next) {
+	after, due := v.db.stranded.begin()
+	if !due {
 		return nil
 	}
 
 	var read int64
 	var last string
-	if _, err := first(ctx, v.db.engine.Reader(), selectPart, []any{v.check.after, int64(strandedPart)}, &read, &last); err != nil {
-		return err
-	}
-	var err error
-	for _, id := range mustColumn(ctx, v.db.engine.Reader(), &err, selectStranded, v.check.after, last) {
+	_, err := first(ctx, v.db.engine.Reader(), selectPart, []any{after, int64(strandedPart)}, &read, &last)
+	for _, id := range mustColumn(ctx, v.db.engine.Reader(), &err, selectStranded, after, last) {
 		if err := v.promoteOne(ctx, id); err != nil {
 			return err
 		}
@@ -462,10 +474,10 @@ func (v queueView) promoteStranded(ctx context.Context) error {
 		return err
 	}
 
-	v.check.next, v.check.after = time.Now().Add(strandedEvery), last
 	if read < strandedPart {
-		v.check.after = ""
+		last = ""
 	}
+	v.db.stranded.end(last)
 	return nil
 }
 

@@ -157,6 +157,8 @@ type shared struct {
 	tasks   sync.WaitGroup
 	words   chan struct{} // has a signal when turns wait for the search index
 	tuning  searchTuning
+
+	stranded strandedCheck
 }
 
 // Topics of the same database, for the steps of one that are another's.
@@ -306,7 +308,7 @@ func (s *Store) Pipeline() pipeline.Store { return pipelineView{s, s.shared} }
 func (s *Store) Deliverer() delivery.Store { return deliveryView{s.deliveryStore, s.replyStore} }
 
 // Queue returns the view that the queue declared.
-func (d *shared) Queue() queue.Store { return queueView{d, &strandedCheck{}} }
+func (d *shared) Queue() queue.Store { return queueView{d} }
 
 // State returns the adapters' private documents.
 func (d *shared) State() *State { return &State{d} }
