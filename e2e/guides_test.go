@@ -267,6 +267,7 @@ var unrun = map[string]string{
 	"UPDATE=1 go test":             "writes a page; TestQuickstart",
 	"export INBOX_TEST_DATABASE":   "begins the database of the next command",
 	"go test ./e2e/twopersons":     "searches for hours; e2e/twopersons runs a few sequences of each pair",
+	"go test ./e2e/explore":        "searches for hours; e2e/explore runs a part of it",
 	"scripts/release":              "builds for all platforms; internal/release tests it",
 	"scripts/image":                "builds for all platforms; TestImage runs what it writes",
 	"PLATFORMS=linux/amd64 script": "the same for one platform",

@@ -173,11 +173,15 @@ func (j Jobs) about(ctx context.Context, record store.JobRecord) (job DeadJob, e
 }
 
 // Retry lets a dead job run again at once, with its attempts counted anew; fault.NotFound without such a job, fault.Conflict when it is
-// not dead.
+// not dead. A blocked job is promoted if no earlier job of its partition precedes it; otherwise the conflict names that job.
 func (j Jobs) Retry(ctx context.Context, id string) error {
 	revived, err := j.store.ReviveJob(ctx, id, 0)
 	if err != nil || revived {
 		return err
+	}
+	job, found, err := j.store.Job(ctx, id)
+	if err == nil && found && job.State == "blocked" {
+		return j.store.RetryJob(ctx, id)
 	}
 	return j.refusal(ctx, id)
 }

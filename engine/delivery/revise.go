@@ -1,9 +1,11 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -251,15 +253,19 @@ func (s *Service) told(ctx context.Context, at spread, reply exchange.Reply) (pr
 	}
 
 	made := prepared{before: before}
+	if len(before) == piece {
+		at.After = before[piece-1].ID
+		made.rest = &at
+	}
+
+	slices.SortFunc(before, func(a, b Record) int { // as RemoveJob demands
+		return cmp.Or(cmp.Compare(a.kind(), b.kind()),
+			cmp.Compare(Partition(a.Key, a.Agent, reply.Message.ThreadID), Partition(b.Key, b.Agent, reply.Message.ThreadID)))
+	})
 	for _, old := range before {
 		record := newRecord(reply, old.NativeID, exchange.Destination{Key: old.Key, Address: old.Address, Data: old.Data})
 		record.Action, record.Revision, record.Bulk = at.Action, at.Revision, old.Bulk
 		made.records = append(made.records, record)
-	}
-
-	if len(before) == piece {
-		at.After = before[piece-1].ID
-		made.rest = &at
 	}
 
 	return made, nil

@@ -137,7 +137,7 @@ type Tx interface {
 	SettleJob(ctx context.Context, lease queue.Lease, outcome queue.Outcome) error
 	Enqueue(ctx context.Context, job queue.NewJob) error
 	// RemoveJob removes the jobs of a kind and partition with the payload that do not run, and reports whether there were
-	// any.
+	// any. A transaction that calls it for several partitions does so in order of kind and partition: it locks them.
 	RemoveJob(ctx context.Context, kind, partition, payload string) (bool, error)
 	// WorsenCondition notes a failure: a day that is another than the last one counts, and the later pause holds. A
 	// destination with deadAfter failing days is given up.

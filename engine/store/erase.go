@@ -490,6 +490,9 @@ func (s personEraser) eachErased(ctx context.Context, e Erasure, stage, next str
 
 // RemoveErased removes the rows of the messages. Decisions about trust stay without who it was.
 func (s personEraser) RemoveErased(ctx context.Context, e Erasure, pseudonym string) error {
+	if err := s.removeJobsOf(ctx, e.Receipt.ID); err != nil {
+		return err
+	}
 	return s.eachErased(ctx, e, EraseRemove, EraseContents, func(tx *Tx, turn string) (map[string]int64, error) {
 		var err error
 		answers := mustColumn(ctx, tx.sql, &err, `SELECT id FROM replies WHERE turn_id = $1`, turn)
@@ -498,9 +501,6 @@ func (s personEraser) RemoveErased(ctx context.Context, e Erasure, pseudonym str
 			return nil, err
 		}
 		for _, id := range append(append([]string{turn}, answers...), deliveries...) {
-			if err := tx.removeJobsOf(ctx, id); err != nil {
-				return nil, err
-			}
 			if err := tx.sql.Do(ctx, `DELETE FROM bridge_items WHERE id = $1`, id); err != nil {
 				return nil, err
 			}
@@ -514,10 +514,25 @@ func (s personEraser) RemoveErased(ctx context.Context, e Erasure, pseudonym str
 	})
 }
 
-func (t eraseTx) removeJobsOf(ctx context.Context, payload string) error {
+const selectErasedJobs = `SELECT id FROM jobs WHERE state <> 'running' AND payload IN (
+	SELECT turn_id FROM erasure_turns WHERE erasure_id = $1
+	UNION ALL SELECT r.id FROM erasure_turns e JOIN replies r ON r.turn_id = e.turn_id WHERE e.erasure_id = $1
+	UNION ALL SELECT d.id FROM erasure_turns e JOIN deliveries d ON d.turn_id = e.turn_id WHERE e.erasure_id = $1)`
+
+// removeJobsOf removes the jobs of the messages, their answers and deliveries. Each has a transaction of its own: a transaction that holds the
+// partitions of several jobs, or rows of turns, could wait for one that waits for it.
+func (s personEraser) removeJobsOf(ctx context.Context, erasure string) error {
 	var err error
-	for _, id := range mustColumn(ctx, t.sql, &err, `SELECT id FROM jobs WHERE payload = $1 AND state <> 'running'`, payload) {
-		if err := t.jobs().removeWaiting(ctx, id); err != nil {
+	for _, id := range mustColumn(ctx, s.engine.Reader(), &err, selectErasedJobs, erasure) {
+		begun := time.Now()
+		err := s.InTx(ctx, func(tx *Tx) error {
+			_, err := tx.removeWaiting(ctx, id)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if err := pace(ctx, begun); err != nil {
 			return err
 		}
 	}
@@ -839,15 +854,17 @@ func (s personEraser) eraseJobs(ctx context.Context, id string, names []string, 
 	if err != nil {
 		return err
 	}
-	return erasePortions(ctx, s, id, ids, func(tx *Tx, id string, made map[string]int64) error {
-		var one int64
-		waits, err := first(ctx, tx.sql, `SELECT 1 FROM jobs WHERE id = $1 AND state <> 'running'`, []any{id}, &one)
-		if err != nil || !waits {
+	for _, job := range ids { // one in each transaction; see removeJobsOf
+		err := erasePortions(ctx, s, id, []string{job}, func(tx *Tx, job string, made map[string]int64) error {
+			removed, err := tx.removeWaiting(ctx, job)
+			made["jobs"] += removed
+			return err
+		})
+		if err != nil {
 			return err
 		}
-		made["jobs"]++
-		return tx.jobs().removeWaiting(ctx, id)
-	})
+	}
+	return nil
 }
 
 // ownRows are tables of which a person may have very many rows, by a principal; each has the column id.

@@ -20,6 +20,21 @@ func (s *Store) Execute(ctx context.Context, statement string, arguments ...any)
 	return s.InTx(ctx, func(tx *Tx) error { return tx.sql.Do(ctx, statement, arguments...) })
 }
 
+// RemoveWaiting removes jobs that do not run.
+func (t *Tx) RemoveWaiting(ctx context.Context, ids ...string) error {
+	_, err := t.removeWaiting(ctx, ids...)
+	return err
+}
+
+// NoteErasure stores an erasure of one message that is at the stage.
+func (t *Tx) NoteErasure(ctx context.Context, id, stage, turnID string) error {
+	if err := t.sql.Do(ctx, `INSERT INTO erasures (id, stage, requested_by, requested_at, ended_at, after_id, person, receipt)
+		VALUES ($1, $2, '', 0, 0, '', '', '{"counts":{}}')`, id, stage); err != nil {
+		return err
+	}
+	return t.sql.Do(ctx, `INSERT INTO erasure_turns (erasure_id, turn_id) VALUES ($1, $2)`, id, turnID)
+}
+
 // ProbeSpace is the namespace of what Probe writes.
 const ProbeSpace = probeSpace
 

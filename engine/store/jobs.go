@@ -6,7 +6,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/engine/notice"
 	"inbox/exchange"
@@ -90,20 +94,18 @@ func partitionKey(kind, partition string) string {
 func (t jobTx) SettleJob(ctx context.Context, lease queue.Lease, outcome queue.Outcome) error {
 	switch outcome.Kind {
 	case queue.Done:
-		return t.settle(ctx, true, `DELETE FROM jobs WHERE id = $1 AND fence = $2 AND state = 'running'
-			RETURNING kind, partition_key`, lease.JobID, lease.Fence)
+		_, err := t.finish(ctx, t.dialect.endJob, lease.JobID, lease.Fence)
+		return err
 
 	case queue.Dead:
-		kind, err := t.settleKind(ctx, true, `UPDATE jobs SET state = 'dead', reason = $3, updated_at = $4, lease_owner = '',
-			lease_until = 0 WHERE id = $1 AND fence = $2 AND state = 'running' RETURNING kind, partition_key`,
-			lease.JobID, lease.Fence, cleaned(outcome.Reason), nowMicros())
+		kind, err := t.finish(ctx, t.dialect.buryJob, lease.JobID, lease.Fence, cleaned(outcome.Reason), nowMicros())
 		if err == nil && kind != notice.JobKind {
 			t.count(exchange.NoticeJob, kind, exchange.NoticeExample{ID: lease.JobID, Note: outcome.Reason})
 		}
 		return err
 
 	case queue.Released:
-		return t.settle(ctx, false, t.dialect.releaseJob, lease.JobID, lease.Fence, nowMicros())
+		return t.putBack(ctx, t.dialect.releaseJob, lease.JobID, lease.Fence, nowMicros())
 	}
 
 	state, wait, counts := jobReady, t.until(outcome.At), flag(outcome.Kind != queue.Snooze)
@@ -111,7 +113,7 @@ func (t jobTx) SettleJob(ctx context.Context, lease queue.Lease, outcome queue.O
 		state = jobScheduled
 	}
 
-	return t.settle(ctx, false, t.dialect.returnJob, lease.JobID, lease.Fence, state, flag(outcome.At.IsZero()), wait,
+	return t.putBack(ctx, t.dialect.returnJob, lease.JobID, lease.Fence, state, flag(outcome.At.IsZero()), wait,
 		cleaned(outcome.Reason), counts, nowMicros())
 }
 
@@ -124,32 +126,68 @@ const returnJob = `UPDATE jobs SET state = $3, run_at = CASE WHEN $4 = 1 THEN ru
 const releaseJob = `UPDATE jobs SET state = 'ready', attempt = attempt - 1, claim_rank = 0, updated_at = $3,
 	lease_owner = '', lease_until = 0 WHERE id = $1 AND fence = $2 AND state = 'running' RETURNING kind, partition_key`
 
-// settle changes the job's row and lets the next of its partition come forward when this one left the queue.
-func (t jobTx) settle(ctx context.Context, left bool, query string, arguments ...any) error {
-	_, err := t.settleKind(ctx, left, query, arguments...)
-	return err
-}
+// Leaving a partition. Whether a job has a living predecessor depends on other rows, so the transactions in which jobs of one partition
+// leave, by removal or as dead letters, run one after the other: {hold partition} locks the partition until the commit, before the row is
+// changed. The promotion is a statement of its own, because only a later snapshot sees what the holder before committed. SQLite has one writer.
+//
+// A transaction that leaves several partitions locks them in order of kind and partition.
+const (
+	endJob = `DELETE FROM jobs WHERE id = $1 AND fence = $2 AND state = 'running'{hold partition} RETURNING kind, partition_key`
 
-func (t jobTx) settleKind(ctx context.Context, left bool, query string, arguments ...any) (kind string, err error) {
+	buryJob = `UPDATE jobs SET state = 'dead', reason = $3, updated_at = $4, lease_owner = '', lease_until = 0
+		WHERE id = $1 AND fence = $2 AND state = 'running'{hold partition} RETURNING kind, partition_key`
+
+	removeWaiting = `DELETE FROM jobs WHERE id = $1 AND state <> 'running'{hold partition} RETURNING kind, partition_key`
+
+	removeJobs = `DELETE FROM jobs WHERE partition_key = $1 AND partition_key <> '' AND payload = $2
+		AND state <> 'dead' AND state <> 'running'{hold partition}`
+
+	promoteJob = `UPDATE jobs SET state = CASE WHEN run_at > {now} THEN 'scheduled' ELSE 'ready' END WHERE state = 'blocked' AND id = (SELECT id FROM jobs
+		WHERE partition_key = $1 AND partition_key <> '' AND state <> 'dead' ORDER BY id LIMIT 1)`
+)
+
+// The lock is taken by a condition on the row, so that settling a job costs no further statement. PostgreSQL evaluates conditions in order of
+// their cost; one that was evaluated for another row would only lock a partition more. Each schema has its own locks.
+const (
+	lockPartition    = `pg_advisory_xact_lock(hashtextextended(partition_key, CAST(CAST('jobs' AS REGCLASS) AS BIGINT)))`
+	andHoldPartition = ` AND (partition_key = '' OR ` + lockPartition + ` IS NOT NULL)`
+	holdPartitions   = `SELECT ` + lockPartition + ` FROM (SELECT partition_key FROM jobs WHERE id = ANY($1::text[]) AND partition_key <> ''
+		ORDER BY kind, partition_of) AS held`
+)
+
+// leave executes a statement by which one job leaves its partition, and promotes the next one.
+func (t jobTx) leave(ctx context.Context, query string, arguments ...any) (kind string, found bool, err error) {
 	var partition string
-	found, err := first(ctx, t.sql, query, arguments, &kind, &partition)
-	if err != nil {
-		return kind, err
+	found, err = first(ctx, t.sql, query, arguments, &kind, &partition)
+	if err != nil || !found {
+		return kind, found, err
 	}
-	if !found {
-		return kind, queue.ErrLeaseLost
-	}
-
-	if !left {
-		t.wake(ChannelJob, kind)
-		return kind, nil
-	}
-
-	return kind, t.promote(ctx, kind, partition)
+	return kind, true, t.promote(ctx, kind, partition)
 }
 
-const promoteJob = `UPDATE jobs SET state = CASE WHEN run_at > {now} THEN 'scheduled' ELSE 'ready' END WHERE state = 'blocked' AND id = (SELECT id FROM jobs
-	WHERE partition_key = $1 AND partition_key <> '' AND state <> 'dead' ORDER BY id LIMIT 1)`
+// finish ends the last run of a job.
+func (t jobTx) finish(ctx context.Context, query string, arguments ...any) (kind string, err error) {
+	kind, found, err := t.leave(ctx, query, arguments...)
+	if err == nil && !found {
+		err = queue.ErrLeaseLost
+	}
+	return kind, err
+}
+
+// putBack ends a run of a job that stays in the queue.
+func (t jobTx) putBack(ctx context.Context, query string, arguments ...any) error {
+	var kind, partition string
+	found, err := first(ctx, t.sql, query, arguments, &kind, &partition)
+	if err == nil && !found {
+		err = queue.ErrLeaseLost
+	}
+	if err != nil {
+		return err
+	}
+
+	t.wake(ChannelJob, kind)
+	return nil
+}
 
 // promote makes the first job of a partition claimable after another one left.
 func (t jobTx) promote(ctx context.Context, kind, partition string) error {
@@ -170,30 +208,33 @@ func (t jobTx) promote(ctx context.Context, kind, partition string) error {
 	return err
 }
 
-const removeJobs = `DELETE FROM jobs WHERE partition_key = $1 AND partition_key <> '' AND payload = $2
-	AND state <> 'dead' AND state <> 'running'`
-
 // RemoveJob removes the jobs of a partition with the payload that do not run, dead ones excepted: nothing waits for
-// those.
+// those. A transaction that removes jobs of several partitions does so in order of kind and partition.
 func (t jobTx) RemoveJob(ctx context.Context, kind, partition, payload string) (bool, error) {
 	key := partitionKey(kind, partition)
-	removed, err := t.sql.Change(ctx, removeJobs, key, payload)
+	removed, err := t.sql.Change(ctx, t.dialect.removeJobs, key, payload)
 	if err != nil || removed == 0 {
 		return false, err
 	}
 	return true, t.promote(ctx, kind, key)
 }
 
-// removeWaiting removes a job that does not run, so that the next of its partition need not wait for its time.
-func (t jobTx) removeWaiting(ctx context.Context, id string) error {
-	var kind, partition string
-	found, err := first(ctx, t.sql, `DELETE FROM jobs WHERE id = $1 AND state <> 'running' RETURNING kind, partition_key`,
-		[]any{id}, &kind, &partition)
-	if err != nil || !found {
-		return err
+// removeWaiting removes jobs that do not run, so that the next of their partitions need not wait for their time, and returns how many it met.
+func (t jobTx) removeWaiting(ctx context.Context, ids ...string) (removed int64, err error) {
+	if len(ids) > 1 && t.dialect.holdPartitions != "" {
+		if err := t.sql.Do(ctx, t.dialect.holdPartitions, ids); err != nil {
+			return 0, err
+		}
 	}
 
-	return t.promote(ctx, kind, partition)
+	for _, id := range ids {
+		_, found, err := t.leave(ctx, t.dialect.removeWaiting, id)
+		if err != nil {
+			return removed, err
+		}
+		removed += flag(found)
+	}
+	return removed, nil
 }
 
 // runnable is true for a ready job j that nothing of its partition precedes. A job can be ready behind another one
@@ -352,6 +393,10 @@ func (t jobTx) claimShares(ctx context.Context, claim queue.Claim, take func(row
 
 // Revive makes ready what is due and what expired. Other nodes are notified: they may have free workers.
 func (v queueView) Revive(ctx context.Context, kind string) (more bool, err error) {
+	if err := v.promoteStranded(ctx); err != nil {
+		return false, err
+	}
+
 	err = v.db.InTx(ctx, func(tx *Tx) error {
 		expired, err := tx.sql.Change(ctx, tx.dialect.takeExpired, kind)
 		if err != nil {
@@ -367,6 +412,86 @@ func (v queueView) Revive(ctx context.Context, kind string) (more bool, err erro
 		return err
 	})
 	return more, err
+}
+
+var strandedJobs = promauto.NewCounter(prometheus.CounterOpts{
+	Name: "inbox_jobs_stranded_total", Help: "Blocked jobs without an earlier job of their partition, which nothing else would have promoted. It must stay 0.",
+})
+
+const (
+	// strandedEvery is the interval between two parts of the search for stranded jobs, and strandedPart how many jobs of any state a part reads.
+	strandedEvery = time.Minute
+	strandedPart  = 10_000
+
+	selectPart     = `SELECT COUNT(*), COALESCE(MAX(id), '') FROM (SELECT id FROM jobs WHERE id > $1 ORDER BY id LIMIT $2 + 0) AS picked`
+	selectStranded = `SELECT j.id FROM (SELECT DISTINCT partition_key FROM jobs WHERE id > $1 AND id <= $2 AND state = 'blocked') AS picked
+		JOIN jobs j ON j.id = (SELECT e.id FROM jobs e WHERE e.partition_key = picked.partition_key AND e.partition_key <> '' AND e.state <> 'dead'
+			ORDER BY e.id LIMIT 1) WHERE j.state = 'blocked'`
+)
+
+// strandedCheck is how far this process has looked for stranded jobs: blocked ones without an earlier job of their partition. Nothing else would
+// promote those. There are none while all nodes lock the partitions that jobs leave.
+type strandedCheck struct {
+	lock  sync.Mutex
+	next  time.Time
+	after string // id of the last job that was read
+}
+
+// begin returns after which job the next part begins, when its time has come.
+func (c *strandedCheck) begin() (after string, due bool) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if time.Now().Before(c.next) {
+		return "", false
+	}
+	c.next = time.Now().Add(strandedEvery)
+	return c.after, true
+}
+
+// end notes the last job of a part; empty = all were read.
+func (c *strandedCheck) end(last string) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.after = last
+}
+
+// promoteStranded reads the next part of the jobs when its time has come, and promotes the stranded ones among them.
+func (v queueView) promoteStranded(ctx context.Context) error {
+	after, due := v.db.stranded.begin()
+	if !due {
+		return nil
+	}
+
+	var read int64
+	var last string
+	_, err := first(ctx, v.db.engine.Reader(), selectPart, []any{after, int64(strandedPart)}, &read, &last)
+	for _, id := range mustColumn(ctx, v.db.engine.Reader(), &err, selectStranded, after, last) {
+		if err := v.promoteOne(ctx, id); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		return err
+	}
+
+	if read < strandedPart {
+		last = ""
+	}
+	v.db.stranded.end(last)
+	return nil
+}
+
+func (v queueView) promoteOne(ctx context.Context, id string) error {
+	promoted := false
+	err := v.db.InTx(ctx, func(tx *Tx) (err error) {
+		promoted, err = tx.promoteBlocked(ctx, id)
+		return err
+	})
+	if err == nil && promoted {
+		strandedJobs.Inc()
+		v.db.options.Logger.ErrorContext(ctx, "promoted a blocked job that no earlier job of its partition preceded", "job", id)
+	}
+	return err
 }
 
 func scanJob(r row) (queue.Job, error) {
@@ -558,14 +683,20 @@ func (t jobTx) HastenJobs(ctx context.Context, kind, member string) error {
 	return t.sql.Do(ctx, atNow(t.transaction, hastenJobs), kind, queue.NewJob{Member: member}.Share().Member)
 }
 
+const (
+	retryJob = `UPDATE jobs SET state = 'ready', attempt = 0, run_at = {now}, updated_at = $1 WHERE id = $2 AND state NOT IN ('running', 'blocked') RETURNING kind`
+
+	selectBlocked     = `SELECT kind, partition_key FROM jobs WHERE id = $1 AND state = 'blocked'{hold partition}`
+	selectPredecessor = `SELECT e.id, e.state FROM jobs j JOIN jobs e ON e.partition_key = j.partition_key AND e.partition_key <> '' AND e.state <> 'dead' AND e.id < j.id
+		WHERE j.id = $1 AND j.state = 'blocked' ORDER BY e.id LIMIT 1`
+)
+
 // RetryJob makes a dead or waiting job ready now, with its attempts counted anew; fault.NotFound when there is
-// no such job, fault.Conflict when it is running.
+// no such job, fault.Conflict when it is running or an earlier job of its partition precedes it.
 func (s jobStore) RetryJob(ctx context.Context, id string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		var kind string
-		found, err := first(ctx, tx.sql, `UPDATE jobs SET state = CASE WHEN state IN ('dead', 'scheduled') THEN 'ready' ELSE state END,
-			attempt = 0, run_at = `+tx.dialect.now+`, updated_at = $1 WHERE id = $2 AND state <> 'running' RETURNING kind`,
-			[]any{nowMicros(), id}, &kind)
+		found, err := first(ctx, tx.sql, atNow(tx.transaction, retryJob), []any{nowMicros(), id}, &kind)
 		if err == nil && found {
 			tx.wake(ChannelJob, kind)
 		}
@@ -573,24 +704,50 @@ func (s jobStore) RetryJob(ctx context.Context, id string) error {
 			return err
 		}
 
-		return tx.jobRefusal(ctx, id)
+		return tx.retryBlocked(ctx, id)
 	})
+}
+
+// retryBlocked promotes a blocked job that has lost its predecessor; otherwise it says why the job cannot run.
+func (t jobTx) retryBlocked(ctx context.Context, id string) error {
+	promoted, err := t.promoteBlocked(ctx, id)
+	if err != nil || promoted {
+		return err
+	}
+
+	var earlier, state string
+	found, err := first(ctx, t.sql, selectPredecessor, []any{id}, &earlier, &state)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return t.jobRefusal(ctx, id)
+	}
+	return fault.Newf(fault.Conflict, "the job runs after job %s of its partition, which is %s", earlier, state)
+}
+
+// promoteBlocked promotes a blocked job that is the first of its partition, and reports whether it was one.
+func (t jobTx) promoteBlocked(ctx context.Context, id string) (bool, error) {
+	var kind, partition, state string
+	found, err := first(ctx, t.sql, t.dialect.selectBlocked, []any{id}, &kind, &partition)
+	if err != nil || !found {
+		return false, err
+	}
+	if err := t.promote(ctx, kind, partition); err != nil {
+		return false, err
+	}
+
+	return first(ctx, t.sql, `SELECT state FROM jobs WHERE id = $1 AND state <> 'blocked'`, []any{id}, &state)
 }
 
 // CancelJob removes a job that is not running; fault.NotFound when there is no such job, fault.Conflict when it runs.
 func (s jobStore) CancelJob(ctx context.Context, id string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
-		var kind, partition string
-		found, err := first(ctx, tx.sql, `DELETE FROM jobs WHERE id = $1 AND state <> 'running' RETURNING kind, partition_key`,
-			[]any{id}, &kind, &partition)
-		if err != nil {
-			return err
+		_, found, err := tx.leave(ctx, tx.dialect.removeWaiting, id)
+		if err == nil && !found {
+			err = tx.jobRefusal(ctx, id)
 		}
-		if !found {
-			return tx.jobRefusal(ctx, id)
-		}
-
-		return tx.promote(ctx, kind, partition)
+		return err
 	})
 }
 

@@ -52,7 +52,7 @@ func TestPlans(t *testing.T) {
 		"selectContinued": selectContinued, "selectSentEntry": selectSentEntry, "selectParties": selectParties,
 		"selectReply": selectReply, "selectReplies": selectReplies,
 		"selectDelivery": selectDelivery, "selectDocument": selectDocument, "listDocuments": listDocuments, "selectSeveral": selectSeveral,
-		"selectSendings": selectSendings, "removeJobs": removeJobs, "reviseReply": reviseReply, "leaveHistory": leaveHistory,
+		"selectSendings": selectSendings, "removeJobs": sqliteDialect.removeJobs, "selectPart": selectPart, "selectStranded": selectStranded, "selectPredecessor": selectPredecessor, "reviseReply": reviseReply, "leaveHistory": leaveHistory,
 		"sweepDocuments": sweepDocuments, "tokenByHash": selectToken,
 		"owned turns": owned.page(1),
 	} {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -304,7 +306,7 @@ func (t replyTx) CancelAck(ctx context.Context, turnID string, at time.Time) err
 		return err
 	}
 
-	for id, address := range cancelled {
+	for _, address := range cancelled {
 		body, err := json.Marshal(map[string]string{"destination": address, "reason": ackOvertaken})
 		if err != nil {
 			return fmt.Errorf("encode event: %w", err)
@@ -314,9 +316,7 @@ func (t replyTx) CancelAck(ctx context.Context, turnID string, at time.Time) err
 		if err := t.AppendEvents(ctx, turnID, []exchange.Event{event}); err != nil {
 			return err
 		}
-		if err := t.jobs().removeWaiting(ctx, id); err != nil {
-			return err
-		}
 	}
-	return nil
+	_, err = t.jobs().removeWaiting(ctx, slices.Collect(maps.Keys(cancelled))...)
+	return err
 }

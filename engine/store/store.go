@@ -159,6 +159,7 @@ type shared struct {
 	tuning  searchTuning
 
 	earlierTurns, earlierCalls existence // of conversations from before ids were made of names
+	stranded                   strandedCheck
 }
 
 // Topics of the same database, for the steps of one that are another's.

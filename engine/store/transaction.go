@@ -104,7 +104,8 @@ func notFound(what string) error { return fault.New(fault.NotFound, "no such "+w
 
 // dialect is the little of the SQL text that differs between the databases. {lock shared} in a text means: the row
 // must not change before our commit, while others may rely on it too; {skip locked}: do not wait for rows that
-// another node is picking; {now}: the clock of the database in microseconds, the same in one statement.
+// another node is picking; {hold partition}: a condition that locks the
+// partition of the job until our commit; {now}: the clock of the database in microseconds, the same in one statement.
 type dialect struct {
 	now          string
 	insertJob    string
@@ -126,6 +127,10 @@ type dialect struct {
 	testWords    func(query searchQuery, s *selection)                         // compares a row with the query, without an index
 	wordRow      func(words searchWords, rowid int64, sizes windowSizes) []any // what insertWords takes
 	counts       bool                                                          // it costs no round trip to hear how many rows changed
+
+	endJob, buryJob, removeWaiting, removeJobs, selectBlocked string
+
+	holdPartitions string // empty = not needed
 }
 
 // dialects by the kind of the database.
@@ -136,7 +141,7 @@ var dialects = map[string]*dialect{database.SQLite: sqliteDialect, database.Post
 var sqliteDialect = newDialect(dialect{
 	now: database.SQLiteNow, counts: true,
 	insertWords: sqliteInsertWords, matchWords: sqliteMatchWords, matchQuery: searchQuery.sqlite, testWords: searchQuery.sqliteTest, wordRow: searchWords.sqlite,
-}, "", "")
+}, "", "", "")
 
 // The time of the statement is one value for the whole of it, so that indexes can be asked with it.
 var postgresDialect = newDialect(dialect{
@@ -145,12 +150,15 @@ var postgresDialect = newDialect(dialect{
 	holdTurn:    `SELECT id FROM turns WHERE id = $1 FOR NO KEY UPDATE`,
 	holdWords:   ` FOR SHARE OF t SKIP LOCKED`,
 	insertWords: postgresInsertWords, matchWords: postgresMatchWords, matchQuery: searchQuery.postgres, testWords: searchQuery.postgresTest, wordRow: searchWords.postgres,
-}, " FOR SHARE", " FOR UPDATE SKIP LOCKED")
+	holdPartitions: holdPartitions,
+}, " FOR SHARE", " FOR UPDATE SKIP LOCKED", andHoldPartition)
 
-func newDialect(d dialect, lockShared, skipLocked string) *dialect {
-	words := strings.NewReplacer("{lock shared}", lockShared, "{skip locked}", skipLocked, "{now}", d.now)
+func newDialect(d dialect, lockShared, skipLocked, holdPartition string) *dialect {
+	words := strings.NewReplacer("{lock shared}", lockShared, "{skip locked}", skipLocked, "{hold partition}", holdPartition, "{now}", d.now)
 	d.insertJob, d.insertLeased = words.Replace(insertJob), words.Replace(insertLeased)
 	d.returnJob, d.releaseJob = words.Replace(returnJob), words.Replace(releaseJob)
+	d.endJob, d.buryJob, d.removeWaiting, d.removeJobs = words.Replace(endJob), words.Replace(buryJob), words.Replace(removeWaiting), words.Replace(removeJobs)
+	d.selectBlocked = words.Replace(selectBlocked)
 	d.promoteJob, d.takeExpired, d.comeDue = words.Replace(promoteJob), words.Replace(takeExpired), words.Replace(comeDue)
 	d.claimShare, d.claimShares = words.Replace(claimShare), words.Replace(d.claimShares)
 	d.nextDue = words.Replace(nextDue)
