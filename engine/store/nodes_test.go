@@ -330,3 +330,53 @@ func TestUnusableDatabases(t *testing.T) {
 		}
 	}
 }
+
+// TestLeasesDoNotWaitForOneRow: a transaction holds the row of one job for long. The leases of all jobs but those that are extended by the
+// same statement go on.
+func TestLeasesDoNotWaitForOneRow(t *testing.T) {
+	s := open(t, storetest.Postgres(t))
+	const count = 300 // of three statements
+	leases := make([]queue.Lease, count)
+	err := s.InTx(t.Context(), func(tx *store.Tx) error {
+		for i := range leases {
+			job := queue.NewJob{ID: newID(), Kind: "work"}
+			leases[i] = queue.Lease{JobID: job.ID, Fence: 1}
+			if err := tx.EnqueueLeased(t.Context(), job, "here", time.Minute); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	held, release := make(chan struct{}), make(chan struct{})
+	var group errgroup.Group
+	group.Go(func() error {
+		return s.InTx(t.Context(), func(tx *store.Tx) error {
+			err := tx.SettleJob(t.Context(), leases[0], queue.Outcome{Kind: queue.Done})
+			close(held)
+			<-release
+			return err
+		})
+	})
+	await.Receive(t, held, "the transaction that holds the first row")
+	kept := make(chan int, 1)
+	group.Go(func() error {
+		extended, _, err := s.Queue().Extend(t.Context(), leases, 24*time.Hour)
+		kept <- len(extended)
+		return err
+	})
+	await.Until(t, "the last lease is extended", func() bool {
+		job, found, err := s.Job(t.Context(), leases[count-1].JobID)
+		return err == nil && found && time.Until(job.LeaseEnds) > time.Hour
+	})
+	close(release)
+	if err := await.Result(t, group.Wait, "the end of both"); err != nil {
+		t.Fatal(err)
+	}
+	if extended := await.Receive(t, kept, "the leases"); extended != count-1 {
+		t.Errorf("%d leases are held", extended)
+	}
+}
