@@ -119,6 +119,8 @@ type dialect struct {
 	nextDue      string
 	countReady   string
 	holdTurn     string // empty = not needed
+	holdTask     string // a condition that holds the task of a new turn; empty = not needed
+	insertTurn   string
 	holdWords    string // behind the read of what is to be indexed; empty = not needed
 	insertWords  string
 	matchWords   string
@@ -142,6 +144,7 @@ var sqliteDialect = newDialect(dialect{
 var postgresDialect = newDialect(dialect{
 	now:         "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000 AS BIGINT)",
 	claimShares: claimShares,
+	holdTask:    ` AND pg_advisory_xact_lock(hashtextextended(CAST($12 AS TEXT) || CAST($13 AS TEXT), 0)) IS NOT NULL`,
 	holdTurn:    `SELECT id FROM turns WHERE id = $1 FOR NO KEY UPDATE`,
 	holdWords:   ` FOR SHARE OF t SKIP LOCKED`,
 	insertWords: postgresInsertWords, matchWords: postgresMatchWords, matchQuery: searchQuery.postgres, testWords: searchQuery.postgresTest, wordRow: searchWords.postgres,
@@ -150,6 +153,7 @@ var postgresDialect = newDialect(dialect{
 func newDialect(d dialect, lockShared, skipLocked string) *dialect {
 	words := strings.NewReplacer("{lock shared}", lockShared, "{skip locked}", skipLocked, "{now}", d.now)
 	d.insertJob, d.insertLeased = words.Replace(insertJob), words.Replace(insertLeased)
+	d.insertTurn = strings.ReplaceAll(insertTurn, "{hold task}", d.holdTask)
 	d.returnJob, d.releaseJob = words.Replace(returnJob), words.Replace(releaseJob)
 	d.promoteJob, d.takeExpired, d.comeDue = words.Replace(promoteJob), words.Replace(takeExpired), words.Replace(comeDue)
 	d.claimShare, d.claimShares = words.Replace(claimShare), words.Replace(d.claimShares)
