@@ -67,9 +67,10 @@ func (s *stopping) ask() { s.once.Do(func() { close(s.asked) }) }
 // certificates answer clients that name the host of a further domain.
 type certificates map[string]func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
-// openResources opens the database, which tells changed of what this node and others write, and what belongs to it.
+// openResources opens the database, which tells changed of what this node writes and elsewhere of what others write, and what
+// belongs to it.
 // A further domain stands beside top, and shares its log and its memory for requests.
-func openResources(ctx context.Context, config *Config, top *modules, changed func(channel, payload string)) (_ *resources, err error) {
+func openResources(ctx context.Context, config *Config, top *modules, changed, elsewhere func(channel, payload string)) (_ *resources, err error) {
 	r := &resources{config: config, certificates: certificates{}}
 	r.live.Store(newSettings(config))
 	if top != nil {
@@ -88,6 +89,7 @@ func openResources(ctx context.Context, config *Config, top *modules, changed fu
 	}
 	options := storageOptions(config, r.logger)
 	options.Ceilings = func() store.Periods { return ceilings(r.now().config.Retention) }
+	options.Elsewhere = elsewhere
 	if r.store, err = storage.Open(ctx, options, changed); err != nil {
 		return nil, err
 	}

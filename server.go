@@ -46,7 +46,7 @@ func New(ctx context.Context, config *Config, more ...OpenChannel) (*Server, err
 // open is New; a further domain stands beside top, which has the listeners.
 func open(ctx context.Context, config *Config, top *modules, more []OpenChannel) (_ *Server, err error) {
 	s := &Server{}
-	resources, err := openResources(ctx, config, top, s.changed)
+	resources, err := openResources(ctx, config, top, s.changed, s.changedElsewhere)
 	if err != nil {
 		return nil, err
 	}
@@ -101,16 +101,32 @@ func open(ctx context.Context, config *Config, top *modules, more []OpenChannel)
 	return s, nil
 }
 
-// changed passes the store's notifications on, from this node and from others.
+// changed passes on what this node committed.
 func (s *Server) changed(channel, payload string) {
+	if s.ready.Load() && channel == store.ChannelTurn {
+		s.pipeline.Changed(payload)
+		return
+	}
+	s.wake(channel, payload)
+}
+
+// changedElsewhere passes on what another node or a command committed.
+func (s *Server) changedElsewhere(channel, payload string) {
+	if s.ready.Load() && channel == store.ChannelTurn {
+		s.pipeline.ChangedElsewhere(payload)
+		return
+	}
+	s.wake(channel, payload)
+}
+
+// wake passes on what is the same wherever it was committed.
+func (s *Server) wake(channel, payload string) {
 	if !s.ready.Load() {
 		return
 	}
 	switch channel {
 	case store.ChannelJob:
 		s.queue.Wake(payload)
-	case store.ChannelTurn:
-		s.pipeline.Changed(payload)
 	case store.ChannelLists:
 		s.lists.Wake()
 	case store.ChannelBridge:

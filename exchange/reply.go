@@ -290,7 +290,8 @@ type WatchJob struct {
 type Claim struct {
 	Namespace, Key string
 	Value          []byte
-	Instead        []byte // a document that gives way to Value; nil = none does
+	Instead        []byte    // a document that gives way to Value; nil = none does
+	Expires        time.Time // when the document is forgotten; zero = never
 
 	// Alias is another name of what the document is about; empty = none. It is kept in AliasNamespace with the Key as its value
 	// where the document is written first, unless the name is taken.

@@ -40,6 +40,8 @@ type engine struct {
 	refusal  error              // of the door
 	onWait   func()             // called by each Wait; may be nil
 	down     error              // every call fails with it
+
+	nextReceive func() error // takes the place of the next Receive; may be nil
 }
 
 // run is what the scripted agent sees of its turn.
@@ -159,6 +161,10 @@ func (e *engine) Receive(ctx context.Context, in exchange.Inbound) (exchange.Rec
 	if err := normalized.Validate(in.Message, normalized.DefaultLimits()); err != nil {
 		return exchange.Receipt{}, err
 	}
+	if fails := e.nextReceive; fails != nil {
+		e.nextReceive = nil
+		return exchange.Receipt{}, fails()
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.inbounds = append(e.inbounds, in)
@@ -172,6 +178,12 @@ func (e *engine) Receive(ctx context.Context, in exchange.Inbound) (exchange.Rec
 	}
 	if parked := e.turns[in.Continues]; parked != nil && parked.State != exchange.StateWaiting {
 		return exchange.Receipt{}, fault.New(fault.Conflict, "the message that this one continues does not wait any more")
+	}
+	if in.Claim != nil {
+		instead, inserted, err := e.PutIfAbsent(ctx, in.Claim.Namespace, in.Claim.Key, in.Claim.Value, in.Claim.Expires)
+		if err != nil || !inserted && string(instead) != string(in.Claim.Value) {
+			return exchange.Receipt{Claimed: instead}, err
+		}
 	}
 	turn := e.insert(in)
 	if in.Continues != "" {

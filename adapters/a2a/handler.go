@@ -235,21 +235,7 @@ func (h *handler) continueTask(ctx context.Context, c *call, message *a2a.Messag
 		return nil, busy()
 	}
 
-	last := t.last().ID
-	claimed, err := h.claim(ctx, last, message.ID)
-	if err != nil {
-		return nil, err
-	}
-	if !claimed {
-		return nil, busy()
-	}
-
-	next, err := h.receiveNext(ctx, c, t, message, offered, hook)
-	if err != nil && fault.OutcomeOf(err) != fault.Unknown { // else it may be stored: its repeat finds the claim to be its own
-		h.release(ctx, last)
-	}
-
-	return next, err
+	return h.receiveNext(ctx, c, t, message, offered, hook)
 }
 
 func busy() *problem {
@@ -286,8 +272,14 @@ func (h *handler) receive(ctx context.Context, c *call, message *a2a.Message, wh
 		return nil, err
 	}
 
+	if len(earlier) > 0 {
+		in.Claim = nextStep(earlier[len(earlier)-1].ID, message.ID)
+	}
+
 	receipt, err := h.options.Receiver.Receive(ctx, in)
 	switch {
+	case err == nil && receipt.Claimed != nil: // another message, or a cancellation, has the next step
+		return nil, busy()
 	case in.Continues != "" && fault.Is(err, fault.Conflict): // its demand was met on another way meanwhile
 		return nil, busy()
 	case err != nil && offered.payment != nil && in.Continues != "": // a payment that its facilitator refused ends the task, which says why

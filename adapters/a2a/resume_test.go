@@ -208,6 +208,28 @@ func TestAResumedTurnTakesNoMessage(t *testing.T) {
 	}
 }
 
+// TestACopyThatFailsFreesNothing: of two copies of a message one is stored while the other one fails. The step behind the turn belongs to
+// the message that was stored.
+func TestACopyThatFailsFreesNothing(t *testing.T) {
+	b := setup(t)
+	b.engine.agent = func(ctx context.Context, r *run) normalized.Response {
+		if r.turn.Message.ID == "m2" {
+			return echo(ctx, r)
+		}
+		return normalized.Response{InReplyTo: r.turn.Message.ID, Status: normalized.StatusInputRequired, Parts: []normalized.Part{normalized.Text("which one?")}}
+	}
+	task := b.rpc(b.ada, "SendMessage", message("m1", "buy")).text(t, "result.task.id")
+	turn := b.engine.newestTurn()
+	b.engine.nextReceive = func() error {
+		b.rpc(b.ada, "SendMessage", follow("m2", task, ""))
+		return fault.RetryIn(0, "the database is away", nil)
+	}
+	b.rpc(b.ada, "SendMessage", follow("m2", task, ""))
+	if claim, _, _ := b.engine.Get(t.Context(), claimSpace, turn); string(claim) != claimMessage+"m2" {
+		t.Errorf("the step belongs to %q", claim)
+	}
+}
+
 // TestAStreamOverADispatch: the reader sees one WORKING, and the text of the run that asked is replaced.
 func TestAStreamOverADispatch(t *testing.T) {
 	b := setup(t)

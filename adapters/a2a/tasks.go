@@ -154,21 +154,13 @@ const (
 	claimSpace    = "a2a.next"
 	claimMessage  = "message "
 	claimCancel   = "cancel "
-	claimLifetime = 10 * time.Minute // of a message's claim: after that its turn is there, or it never arrived
+	claimLifetime = 10 * time.Minute // of a message's claim: its turn is there, and after that no request that looked at the task before is under way
 )
 
-// claim reserves the next step for the message and reports whether it is ours.
-func (s *tasks) claim(ctx context.Context, turnID, messageID string) (bool, error) {
-	value := claimMessage + messageID
-	current, inserted, err := s.options.Claims.PutIfAbsent(ctx, claimSpace, turnID, []byte(value), time.Now().Add(claimLifetime))
-	return inserted || string(current) == value, err
-}
-
-// release frees a claim when the message could not be stored.
-func (s *tasks) release(ctx context.Context, turnID string) {
-	if err := s.options.Claims.Delete(context.WithoutCancel(ctx), claimSpace, turnID); err != nil {
-		s.log.WarnContext(ctx, "claim of a task's next step was not returned", "turn", turnID, "error", err)
-	}
+// nextStep is the claim of a message on the step behind a turn. It is stored with the message or not at all: a copy of the message that
+// fails must not free the step on which another copy stands.
+func nextStep(turnID, messageID string) *exchange.Claim {
+	return &exchange.Claim{Namespace: claimSpace, Key: turnID, Value: []byte(claimMessage + messageID), Expires: time.Now().Add(claimLifetime)}
 }
 
 func (s *tasks) wasCancelled(ctx context.Context, turnID string) (at time.Time, cancelled bool, err error) {

@@ -30,7 +30,6 @@ const inlineOriginal = 64 << 10
 type acceptor struct {
 	*core
 	replies *replier
-	demands *settler
 	cancels *canceller
 }
 

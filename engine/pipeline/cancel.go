@@ -14,7 +14,6 @@ import (
 // canceller changes turns that are there, for their sender or the operator.
 type canceller struct {
 	*core
-	demands *settler
 }
 
 // GiveUp notes on a turn that has ended, with a question to its asker, that they want no more of it: the claim is what the
@@ -30,15 +29,21 @@ func (s *canceller) GiveUp(ctx context.Context, turnID string, claim exchange.Cl
 	}
 
 	taken := false
+	move := Move{ID: turnID, From: []string{turn.State}, To: turn.State, Reason: reason, At: at, GivenUp: true}
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
 		instead, err := tx.Claim(ctx, claim)
 		if taken = instead != nil; err != nil || taken {
 			return err
 		}
-		_, err = tx.MoveTurn(ctx, Move{ID: turnID, From: []string{turn.State}, To: turn.State, Reason: reason, At: at, GivenUp: true})
+		moved, err := tx.MoveTurn(ctx, move)
+		if err == nil && !moved {
+			err = errChanged // the claim goes too
+		}
 		return err
 	})
 	switch {
+	case errors.Is(err, errChanged):
+		return fault.New(fault.Conflict, "the turn changed meanwhile")
 	case err != nil:
 		return unavailable("give turn up", err)
 	case taken:
@@ -51,13 +56,8 @@ func (s *canceller) GiveUp(ctx context.Context, turnID string, claim exchange.Cl
 // Cancel ends a turn that has no answer yet; a running agent is stopped. Conflict when the turn ended already,
 // NotFound when there is none. The cancelled turn is returned.
 func (s *canceller) Cancel(ctx context.Context, turnID, reason string) (exchange.TurnRecord, error) {
-	drop, err := s.demands.dropDemand(ctx, turnID)
-	if err != nil {
-		return exchange.TurnRecord{}, unavailable("cancel turn", err)
-	}
-
 	moved := false
-	err = s.options.Store.InTx(ctx, func(tx Tx) (err error) {
+	err := s.options.Store.InTx(ctx, func(tx Tx) (err error) {
 		moved = false
 		if err := tx.CancelAck(ctx, turnID, time.Now()); err != nil {
 			return err
@@ -74,7 +74,7 @@ func (s *canceller) Cancel(ctx context.Context, turnID, reason string) (exchange
 			return err
 		}
 
-		return drop(tx)
+		return tx.DropDemands(ctx, turnID, time.Now())
 	})
 	if err != nil && !errors.Is(err, errNotRunning) {
 		return exchange.TurnRecord{}, unavailable("cancel turn", err)

@@ -14,8 +14,6 @@ import (
 	"inbox/agents"
 	"inbox/exchange"
 	"inbox/identity"
-	"inbox/internal/clock"
-	"inbox/internal/fault"
 	"inbox/internal/queue"
 	"inbox/normalized"
 )
@@ -170,57 +168,17 @@ func earlierDispatchThread(name exchange.ConversationName, turn exchange.TurnRec
 	return "dispatch-" + hex.EncodeToString(sum.Sum(nil))
 }
 
-// askAll parks the turn and stores the calls. A database that is down is given some time: the agent's run was paid for.
+// askAll parks the turn and stores the calls with their jobs.
 func (s *dispatcher) askAll(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, calls []exchange.Dispatch) error {
-	for try := 1; ; try++ {
-		err := s.storeCalls(ctx, job, turn, record, calls)
-		switch {
-		case err == nil:
-			s.logState(ctx, turn, exchange.StateWaiting, exchange.WaitingDispatch)
-			return queue.ErrSettled
-		case errors.Is(err, errNotRunning): // cancelled while the agent ran
-			if err := s.replies.settle(ctx, job); err != nil {
-				return err
-			}
-			return queue.ErrSettled
-		case try == storeTries || !fault.Is(err, fault.Unavailable) || clock.Sleep(ctx, storeWait) != nil:
-			return err
-		}
-	}
-}
-
-// storeCalls does the one transaction: the job ends, the turn waits, the calls are there with their jobs.
-func (s *dispatcher) storeCalls(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, calls []exchange.Dispatch) error {
 	for i := range calls {
 		if err := s.converse(ctx, turn, &calls[i]); err != nil {
 			return err
 		}
 	}
 
-	late, _ := record.late()
-	result, _ := record.result.ready(ctx, record.blobs)
-	return s.options.Store.InTx(ctx, func(tx Tx) error {
-		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
-			return err
-		}
-		if err := appendLate(ctx, tx, turn.ID, late); err != nil {
-			return err
-		}
-		if err := putResult(ctx, tx, result); err != nil {
-			return err
-		}
-
-		move := parkTurn.Move(turn.ID, exchange.StateWaiting, exchange.WaitingDispatch, calls[0].CreatedAt)
-		move.Attempt = turn.Attempt
-		moved, err := tx.MoveTurn(ctx, move)
-		if err != nil {
-			return err
-		}
-		if !moved {
-			return errNotRunning
-		}
-
-		return insertCalls(ctx, tx, turn.ID, calls)
+	return s.replies.conclude(ctx, job, record, ending{
+		turn: turn, state: exchange.StateWaiting, reason: exchange.WaitingDispatch, at: calls[0].CreatedAt,
+		more: func(ctx context.Context, tx Tx) error { return insertCalls(ctx, tx, turn.ID, calls) },
 	})
 }
 

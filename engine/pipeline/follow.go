@@ -3,6 +3,8 @@ package pipeline
 import (
 	"context"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -108,25 +110,28 @@ func waitChange(ctx context.Context, changes <-chan struct{}) error {
 // Changed is told by the store after each commit of this process that touched the turn: waiting readers wake up.
 func (s *watcher) Changed(turnID string) { s.broker.notify(turnID) }
 
-// ChangedElsewhere is told when another node touched the turn: readers wake up, callers that wait for its end get
-// it, and a run that was cancelled there stops here.
-func (s *watcher) ChangedElsewhere(ctx context.Context, turnID string) {
+// ChangedElsewhere is told when another node touched the turn: readers wake up, callers that wait for its end get it, and a run
+// here stops that is not the turn's any more. An empty id means that anything may have happened. It does not wait for that, and
+// nothing depends on it: the heartbeat of the queue finds such runs later.
+func (s *watcher) ChangedElsewhere(turnID string) {
 	s.broker.notify(turnID)
-	_, expected := s.broker.expectation(turnID)
-	if !expected && !s.broker.isRunning(turnID) {
-		return
+	for _, id := range s.broker.concerned(turnID) {
+		if s.broker.beginLook(id) {
+			go s.look(id)
+		}
 	}
+}
 
-	turn, err := s.options.Store.Turn(ctx, turnID)
-	if err != nil || !settled(turn) {
-		return
-	}
-
-	if turn.State == exchange.StateCancelled {
-		s.broker.cancel(turnID)
-	}
-	if expected {
-		s.broker.finished(turn)
+// look reads the row of a turn that has a run or a caller in this process, again when it changed meanwhile.
+func (s *watcher) look(turnID string) {
+	for again := true; again; again = s.broker.endLook(turnID) {
+		ctx, cancel := context.WithTimeout(context.Background(), readingTime)
+		turn, err := s.options.Store.Turn(ctx, turnID)
+		cancel()
+		s.broker.overtake(turnID, turn, err)
+		if err == nil && settled(turn) {
+			s.broker.finished(turn)
+		}
 	}
 }
 
@@ -230,14 +235,8 @@ type broker struct {
 	mu       sync.Mutex
 	watchers map[string]*audience
 	expected map[string]*expectation
-	cancels  map[string]*running
-}
-
-// running is a run of this process.
-type running struct {
-	turn  exchange.TurnRecord
-	stop  context.CancelFunc
-	again bool // its message was edited: it begins anew
+	runs     map[string]*runRecord // of this process, while their agents work
+	looks    map[string]bool       // turns whose rows are being read; true = they changed since that began
 }
 
 // expectation carries a turn that was accepted here to its run, and its end to the caller that waits, without a query.
@@ -250,7 +249,7 @@ type expectation struct {
 
 func newBroker() *broker {
 	return &broker{
-		watchers: map[string]*audience{}, expected: map[string]*expectation{}, cancels: map[string]*running{},
+		watchers: map[string]*audience{}, expected: map[string]*expectation{}, runs: map[string]*runRecord{}, looks: map[string]bool{},
 	}
 }
 
@@ -333,56 +332,87 @@ func (h *broker) notify(turnID string) {
 	}
 }
 
-// running remembers how to stop a run of this process; the returned function forgets it and reports whether the run has to
-// begin anew.
-func (h *broker) running(turn exchange.TurnRecord, cancel context.CancelFunc) (done func() (again bool)) {
+// running remembers a run of this process; leave forgets it.
+func (h *broker) running(run *runRecord) (leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	turnID := turn.ID
-	entry := &running{turn: turn, stop: cancel}
-	h.cancels[turnID] = entry
-	return func() bool {
+	h.runs[run.turn.ID] = run
+	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if h.cancels[turnID] == entry {
-			delete(h.cancels, turnID)
+		if h.runs[run.turn.ID] == run {
+			delete(h.runs, run.turn.ID)
 		}
-		return entry.again
 	}
 }
 
 // restart stops a run of this process that works on words which are not there any more.
-func (h *broker) restart(turnID string) {
+func (h *broker) restart(turnID string) { h.stop(turnID, errEdited) }
+
+// cancel stops a run of this process whose turn has ended.
+func (h *broker) cancel(turnID string) { h.stop(turnID, errNotRunning) }
+
+func (h *broker) stop(turnID string, cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if entry, ok := h.cancels[turnID]; ok {
-		entry.again = true
-		entry.stop()
+	if run, ok := h.runs[turnID]; ok {
+		run.stop(cause)
 	}
 }
 
-// isRunning reports whether a run of the turn is in this process.
-func (h *broker) isRunning(turnID string) bool {
+// overtake stops a run of this process that is not the turn's any more. The row was read with the error.
+func (h *broker) overtake(turnID string, row exchange.TurnRecord, err error) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	_, ok := h.cancels[turnID]
-	return ok
+	run, ok := h.runs[turnID]
+	h.mu.Unlock()
+	if ok {
+		run.compare(row, err)
+	}
 }
 
-func (h *broker) cancel(turnID string) {
+// concerned returns the turn if it has a run or a caller in this process. An empty id stands for every turn with a run; callers
+// look for themselves now and then.
+func (h *broker) concerned(turnID string) (ids []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if entry, ok := h.cancels[turnID]; ok {
-		entry.stop()
+	if turnID == "" {
+		return slices.Collect(maps.Keys(h.runs))
 	}
+	_, runs := h.runs[turnID]
+	_, expected := h.expected[turnID]
+	if runs || expected {
+		ids = append(ids, turnID)
+	}
+	return ids
+}
+
+// beginLook reports whether the caller is to read the row of a turn. Otherwise the one who does reads it once more.
+func (h *broker) beginLook(turnID string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, looking := h.looks[turnID]
+	h.looks[turnID] = looking
+	return !looking
+}
+
+// endLook reports whether the row has to be read again.
+func (h *broker) endLook(turnID string) (again bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.looks[turnID] {
+		h.looks[turnID] = false
+		return true
+	}
+	delete(h.looks, turnID)
+	return false
 }
 
 // runningTurns returns the turns whose runs are in this process.
 func (h *broker) runningTurns() []exchange.TurnRecord {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	turns := make([]exchange.TurnRecord, 0, len(h.cancels))
-	for _, run := range h.cancels {
+	turns := make([]exchange.TurnRecord, 0, len(h.runs))
+	for _, run := range h.runs {
 		turns = append(turns, run.turn)
 	}
 	return turns

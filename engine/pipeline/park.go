@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"inbox/agents"
@@ -131,23 +130,6 @@ func (s *runner) reminded(ctx context.Context, turn exchange.TurnRecord) (respon
 
 	response.Visibility, response.Parts = normalized.VisibilityDirect, []normalized.Part{normalized.Text(sentence)}
 	return response.Answering(turn.Message), true, nil
-}
-
-// dropDemand closes the open demand of a turn that no asker waits for any more.
-func (s *settler) dropDemand(ctx context.Context, turnID string) (func(Tx) error, error) {
-	open, found, err := s.options.Store.DemandOfTurn(ctx, turnID)
-	if err != nil {
-		return nil, fmt.Errorf("read demand of turn %s: %w", turnID, err)
-	}
-	if !found {
-		return func(Tx) error { return nil }, nil
-	}
-
-	open.Status, open.UpdatedAt = policypart.StatusDropped, time.Now()
-	return func(tx Tx) error {
-		_, err := tx.SettleDemand(ctx, open, []string{policypart.StatusIssued})
-		return err
-	}, nil
 }
 
 // settlement is one demand.Ending made ready for the transaction.
@@ -301,7 +283,6 @@ func (p *settlement) tell(ctx context.Context, tx Tx) error {
 type continuation struct {
 	parked exchange.TurnRecord
 	ending *demand.Ending // what the message met; nil = it met nothing, the demand is dropped
-	drop   func(Tx) error
 
 	word       *exchange.Reply // the last word when the message declined what was demanded: no agent runs
 	nativeID   string
@@ -355,8 +336,7 @@ func (s *acceptor) continues(ctx context.Context, agent agents.Entry, in *exchan
 		return nil, nil
 	}
 
-	taken.drop, err = s.demands.dropDemand(ctx, parked.ID)
-	return taken, err
+	return taken, nil
 }
 
 // parkedTurn reads the turn that the message continues. Someone else's is refused as if it were not there.
@@ -407,7 +387,7 @@ func (t *continuation) store(ctx context.Context, tx Tx, successor exchange.Turn
 	case !moved:
 		return fault.New(fault.Conflict, "the message that this one continues does not wait any more")
 	case t.ending == nil:
-		return t.drop(tx)
+		return tx.DropDemands(ctx, t.parked.ID, time.Now())
 	}
 
 	return t.settle(ctx, tx, successor)

@@ -20,11 +20,14 @@ import (
 // in its own transaction, which saves a commit; a crash before it leaves an accepted turn whose job comes back.
 const markAfter = 50 * time.Millisecond
 
-// runRecord writes the row "turn.running" of one run, once, and the agent's steps with whatever else the run writes.
+// runRecord is one run of a turn. It writes the row "turn.running", once, and the agent's steps with whatever else the run writes.
 type runRecord struct {
 	store   Store
-	agent   agents.Entry // with which the run began
-	known   bool         // there was one
+	turn    exchange.TurnRecord     // as the run began with it
+	stop    context.CancelCauseFunc // ends the run: errNotRunning or errEdited
+	leave   func()                  // afterwards only the row decides about the run: nothing else stops it
+	agent   agents.Entry            // with which the run began
+	known   bool                    // there was one
 	move    Move
 	again   bool              // an earlier run streamed perhaps: what it sent is void
 	probe   bool              // the run asks whether the agent's back end is back
@@ -39,36 +42,102 @@ type runRecord struct {
 	writing sync.Mutex // an agent may save its note from any of its goroutines
 }
 
-// begin numbers the run and sees to its record.
-func (s *runner) begin(ctx context.Context, job queue.Job, turn *exchange.TurnRecord) (*runRecord, error) {
+// begin numbers the run and sees to its record. The turn has to be as it was read: what begins here ends with errNotRunning or
+// errEdited as its cause when it is not. The error is the outcome of the job; without one the caller ends the record.
+func (s *runner) begin(ctx context.Context, job queue.Job, turn *exchange.TurnRecord) (context.Context, *runRecord, error) {
 	again := turn.State == exchange.StateRunning || turn.Attempt > 0 || job.Attempt > 1
 	turn.Attempt = max(turn.Attempt+1, job.Attempt)
-	m := &runRecord{store: s.options.Store, blobs: s.options.Blobs, again: again, move: beginRun.Move(turn.ID, exchange.StateRunning, "", time.Now())}
-	m.move.Attempt = turn.Attempt
-	s.logStep(ctx, beginning, *turn, "")
+	m := &runRecord{store: s.options.Store, blobs: s.options.Blobs, again: again, turn: *turn, move: beginRun.Move(turn.ID, exchange.StateRunning, "", time.Now())}
+	m.move.Attempt, m.move.Unchanged = turn.Attempt, turn.UpdatedAt
 	if again {
-		return m, m.write(ctx)
+		moved, err := m.write(ctx)
+		if err != nil {
+			return ctx, nil, queue.RetryAfter(time.Second, err)
+		}
+		if !moved {
+			return ctx, nil, queue.RetryAfter(time.Millisecond, errChanged) // the row is read again
+		}
 	}
-	m.timer = time.AfterFunc(markAfter, func() { _ = m.write(ctx) }) // failed: the answer brings the row along
-	return m, nil
+
+	s.logStep(ctx, beginning, *turn, "")
+	ctx, m.stop = context.WithCancelCause(ctx)
+	m.leave = s.broker.running(m)
+	if !again {
+		m.timer = time.AfterFunc(markAfter, func() { m.mark(ctx) })
+	}
+	return ctx, m, nil
 }
 
-// write writes the row now, unless it is there.
-func (m *runRecord) write(ctx context.Context) error {
+// end frees what the run holds.
+func (m *runRecord) end() {
+	m.leave()
+	m.stop(nil)
+	if m.timer != nil {
+		m.timer.Stop()
+	}
+}
+
+// mark writes the row of a run that takes long. Where the write fails the answer brings the row along; a run that is not the turn's any
+// more ends.
+func (m *runRecord) mark(ctx context.Context) {
+	if moved, err := m.write(ctx); err == nil && !moved {
+		m.look(ctx)
+	}
+}
+
+// look ends the run unless it is still the turn's. A row that cannot be read now is compared at the end of the run.
+func (m *runRecord) look(ctx context.Context) {
+	row, err := m.store.Turn(ctx, m.turn.ID)
+	m.compare(row, err)
+}
+
+// compare ends the run unless the row, which was read with the error, is the one with which it began. A run whose conversation an operator
+// has taken over goes on: what it brings becomes a draft.
+func (m *runRecord) compare(row exchange.TurnRecord, err error) {
+	at := row.UpdatedAt.UnixMicro()
+	switch {
+	case err != nil && !fault.Is(err, fault.NotFound):
+	case err == nil && waitsForOperator(row):
+	case err != nil || !takesRuns(row):
+		m.stop(errNotRunning)
+	case at != m.turn.UpdatedAt.UnixMicro() && at != m.move.At.UnixMicro():
+		m.stop(errEdited)
+	}
+}
+
+// takesRuns reports whether the turn is one that an agent runs, or is to run.
+func takesRuns(turn exchange.TurnRecord) bool {
+	return turn.State == exchange.StateAccepted || turn.State == exchange.StateRunning
+}
+
+// write writes the row now, unless it is there. It reports whether the turn was as the run began with it.
+func (m *runRecord) write(ctx context.Context) (moved bool, err error) {
+	moved = true
 	m.once.Do(func() {
-		m.err = m.store.InTx(ctx, func(tx Tx) error { return m.in(ctx, tx) })
+		m.err = m.store.InTx(ctx, func(tx Tx) (err error) {
+			moved, err = m.in(ctx, tx)
+			return err
+		})
 		m.written = m.err == nil
 	})
-	return m.err
+	return moved, m.err
 }
 
 // in writes the row inside a transaction of the caller.
-func (m *runRecord) in(ctx context.Context, tx Tx) error {
-	moved, err := tx.MoveTurn(ctx, m.move)
+func (m *runRecord) in(ctx context.Context, tx Tx) (moved bool, err error) {
+	moved, err = tx.MoveTurn(ctx, m.move)
 	if err != nil || !moved || !m.again {
-		return err
+		return moved, err
 	}
-	return tx.AppendEvents(ctx, m.move.ID, []exchange.Event{{Kind: exchange.EventRestarted, At: m.move.At}})
+	return true, tx.AppendEvents(ctx, m.move.ID, []exchange.Event{{Kind: exchange.EventRestarted, At: m.move.At}})
+}
+
+// unchanged is when the turn was written last if it is still as the run has it. Missing: the row "turn.running" is not there.
+func (m *runRecord) unchanged(missing bool) time.Time {
+	if missing {
+		return m.turn.UpdatedAt
+	}
+	return m.move.At
 }
 
 // event is the row for a caller that writes the turn itself.
@@ -100,9 +169,10 @@ func (m *runRecord) flush(ctx context.Context, more func(Tx) error) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
 	missing, noted := m.missing(), m.steps.noted()
-	err := m.store.InTx(ctx, func(tx Tx) error {
+	moved := true
+	err := m.store.InTx(ctx, func(tx Tx) (err error) {
 		if missing {
-			if err := m.in(ctx, tx); err != nil {
+			if moved, err = m.in(ctx, tx); err != nil {
 				return err
 			}
 		}
@@ -115,19 +185,19 @@ func (m *runRecord) flush(ctx context.Context, more func(Tx) error) error {
 		m.written = true
 		m.steps.wrote(len(noted))
 	}
+	if err == nil && !moved {
+		m.look(ctx)
+	}
 
 	return err
 }
 
-// late returns the rows that the end of the run has to bring along, and whether "turn.running" is among them. Afterwards no
-// other writer writes them.
+// late returns the steps that the end of the run has to bring along, and whether the row "turn.running" is still to be written.
+// Afterwards no other writer writes them.
 func (m *runRecord) late() (events []exchange.Event, missing bool) {
 	m.writing.Lock()
 	defer m.writing.Unlock()
-	if missing = m.missing(); missing {
-		events = append(events, m.event())
-	}
-	return append(events, m.steps.noted()...), missing
+	return m.steps.noted(), m.missing()
 }
 
 func appendLate(ctx context.Context, tx Tx, turnID string, events []exchange.Event) error {

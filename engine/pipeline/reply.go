@@ -27,14 +27,18 @@ const (
 	storeWait  = 500 * time.Millisecond
 )
 
-// ending is how a run ends: with a reply, in a state, and with what else belongs to the transaction.
+// ending is how a run ends: in a state, with a reply or without a word, and with what else belongs to the transaction.
 type ending struct {
 	turn          exchange.TurnRecord
-	reply         exchange.Reply
+	reply         exchange.Reply // without an id: the run says nothing, and an acknowledgement stays possible
 	state, reason string
+	at            time.Time                              // of an end without a reply
 	more          func(ctx context.Context, tx Tx) error // nil = nothing else
+	stored        func()                                 // called once the end is committed; nil = nothing to do
 	unsent        bool                                   // the reply is kept for those who ask, and goes nowhere
 }
+
+func (e ending) says() bool { return e.reply.ID != "" }
 
 // replier stores answers with their deliveries, and what is said before and beside them: acknowledgements and notices.
 type replier struct{ *core }
@@ -55,9 +59,11 @@ func (s *replier) reply(ctx context.Context, job queue.Job, turn exchange.TurnRe
 	return s.conclude(ctx, job, record, ending{turn: turn, reply: s.newReply(turn, response), state: stateOf(response), reason: reason})
 }
 
-// conclude stores the reply and one delivery per destination in one transaction that also ends the job, so that a
-// crash at any point leaves either everything or a turn that runs again.
+// conclude ends a run: with an answer, a demand, a request to a tool or calls to other agents. What belongs to the end is stored in one
+// transaction that also ends the job, so that a crash at any point leaves either everything or a turn that runs again; a reply with one
+// delivery per destination.
 func (s *replier) conclude(ctx context.Context, job queue.Job, record *runRecord, end ending) error {
+	record.leave()
 	turn, reply := end.turn, end.reply
 	plan, err := s.planOf(ctx, end)
 	if err != nil { // nothing can be sent: the turn ends as a row that the operator finds
@@ -67,26 +73,29 @@ func (s *replier) conclude(ctx context.Context, job queue.Job, record *runRecord
 	reply = planned(reply, plan)
 	end.reply = reply
 	deliveries := deliveriesOf(ctx, reply, plan)
-	s.options.Deliveries.Expect(deliveries, reply)
-	moved, unknown := false, false
-	for try := 1; ; try++ {
-		moved, err = s.storeReply(ctx, job, record, end, deliveries, plan)
-		if unknown && errors.Is(err, queue.ErrLeaseLost) {
-			moved, err = s.isStored(ctx, reply)
+	if end.says() {
+		s.options.Deliveries.Expect(deliveries, reply)
+	}
+	unknown := false
+	err = patient(ctx, func() error {
+		err := s.storeEnd(ctx, job, record, end, deliveries, plan)
+		if unknown && end.says() && errors.Is(err, queue.ErrLeaseLost) {
+			err = s.isStored(ctx, reply)
 		}
 		unknown = unknown || fault.OutcomeOf(err) == fault.Unknown
-		if err == nil || try == storeTries || !fault.Is(err, fault.Unavailable) || clock.Sleep(ctx, storeWait) != nil {
-			break
-		}
+		return err
+	})
+	switch {
+	case errors.Is(err, errNotRunning):
+		return s.overtaken(ctx, job, record, end)
+	case err != nil:
+		return s.unstorable(ctx, job, turn, record, end.reason, err)
+	case end.stored != nil:
+		end.stored()
 	}
 
-	if err != nil && !errors.Is(err, errEdited) {
-		return s.unstorable(ctx, job, turn, record, end.reason, err)
-	}
-	if errors.Is(err, errEdited) {
-		return queue.RetryAfter(time.Millisecond, errEdited)
-	}
-	if !moved { // cancelled while the agent ran: the job ended, nothing is sent
+	if !end.says() { // it goes on by itself, and those who wait for it go on waiting
+		s.logState(ctx, turn, end.state, end.reason)
 		return queue.ErrSettled
 	}
 
@@ -98,27 +107,27 @@ func (s *replier) conclude(ctx context.Context, job queue.Job, record *runRecord
 	return queue.ErrSettled
 }
 
-// isStored finds a reply whose commit had no answer and whose job is gone. The lease is lost when another worker has the job.
-func (s *replier) isStored(ctx context.Context, reply exchange.Reply) (bool, error) {
+// isStored looks for a reply whose commit had no answer and whose job is gone. The lease is lost when another worker has the job.
+func (s *replier) isStored(ctx context.Context, reply exchange.Reply) error {
 	turn, err := s.options.Store.Turn(ctx, reply.TurnID)
 	if err == nil && turn.ReplyID != reply.ID {
-		err = queue.ErrLeaseLost
+		return queue.ErrLeaseLost
 	}
-	return err == nil, err
+	return err
 }
 
 // unstorable ends a turn whose answer the database refuses for good: a visible failure instead of running the agent
 // again and again. An answer that met a database that is down is given back to the queue.
 func (s *replier) unstorable(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, reason string, cause error) error {
 	const prefix = "store reply: "
-	if errors.Is(cause, errOvertaken) || errors.Is(cause, queue.ErrLeaseLost) || ctx.Err() != nil || fault.Is(cause, fault.Unavailable) || strings.HasPrefix(reason, prefix) {
+	if errors.Is(cause, errOvertaken) || errors.Is(cause, errTooMany) || errors.Is(cause, queue.ErrLeaseLost) || ctx.Err() != nil || fault.Is(cause, fault.Unavailable) || strings.HasPrefix(reason, prefix) {
 		return cause
 	}
 	return s.reply(ctx, job, turn, record, failure(turn, fault.Of(cause)), prefix+cause.Error())
 }
 
 func (s *replier) planOf(ctx context.Context, end ending) (exchange.Plan, error) {
-	if end.unsent {
+	if end.unsent || !end.says() {
 		return exchange.Plan{}, nil
 	}
 	return s.plan(ctx, end.reply)
@@ -145,47 +154,73 @@ func (e ending) also(ctx context.Context, tx Tx) error {
 // notPlanned begins the reason of a turn whose answer had no way to its sender.
 const notPlanned = "plan reply: "
 
-// errNotRunning rolls the transaction of a reply back: the turn was cancelled meanwhile.
+// errNotRunning rolls back the end of a run whose turn is not as the run began with it, and ends the run of a turn that has ended.
 var errNotRunning = errors.New("the turn is not running any more")
 
-// storeReply does the one transaction. When the turn is not running any more only the job ends.
-func (s *replier) storeReply(
-	ctx context.Context, job queue.Job, record *runRecord, end ending, deliveries []delivery.Record, plan exchange.Plan,
-) (moved bool, err error) {
-	late, missing := record.late()
-	result, _ := record.result.ready(ctx, record.blobs)
-	reply, acknowledged := end.reply, s.mayBeAcknowledged(end.turn)
-	transition := endRun
-	if end.state == exchange.StateWaiting {
-		transition = parkTurn
+// patient repeats what met a database that is down.
+func patient(ctx context.Context, work func() error) error {
+	for try := 1; ; try++ {
+		err := work()
+		if err == nil || try == storeTries || !fault.Is(err, fault.Unavailable) || clock.Sleep(ctx, storeWait) != nil {
+			return err
+		}
+	}
+}
+
+// closeRun does the one transaction in which a run ends: the job with its fence, an acknowledgement that is not wanted any more, the rows
+// and the result of the run, and what the end itself is. A run that never began has no record.
+func (s *replier) closeRun(
+	ctx context.Context, job queue.Job, record *runRecord, late []exchange.Event, quiet time.Time, end func(Tx) error,
+) error {
+	var result *exchange.RunResult
+	if record != nil {
+		result, _ = record.result.ready(ctx, record.blobs)
 	}
 
-	move := transition.Move(end.turn.ID, end.state, end.reason, reply.CreatedAt)
-	move.Attempt, move.Unchanged = end.turn.Attempt, end.turn.UpdatedAt
-
-	if !missing {
-		move.Unchanged = record.move.At
-	}
-
-	err = s.options.Store.InTx(ctx, func(tx Tx) error {
+	return s.options.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
 			return err
 		}
-
-		if acknowledged {
-			if err := tx.CancelAck(ctx, reply.TurnID, reply.CreatedAt); err != nil {
+		if !quiet.IsZero() {
+			if err := tx.CancelAck(ctx, job.Payload, quiet); err != nil {
 				return err
 			}
 		}
-
-		if err := appendLate(ctx, tx, reply.TurnID, late); err != nil {
+		if err := appendLate(ctx, tx, job.Payload, late); err != nil {
 			return err
 		}
 		if err := putResult(ctx, tx, result); err != nil {
 			return err
 		}
+		return end(tx)
+	})
+}
 
-		moved, err := tx.AnswerTurn(ctx, move, reply, plan.NativeID)
+// storeEnd stores the end of a run if the turn is still as the run began with it; errNotRunning otherwise.
+func (s *replier) storeEnd(
+	ctx context.Context, job queue.Job, record *runRecord, end ending, deliveries []delivery.Record, plan exchange.Plan,
+) error {
+	late, missing := record.late()
+	if missing {
+		late = append([]exchange.Event{record.event()}, late...)
+	}
+
+	transition, at := endRun, end.at
+	if end.state == exchange.StateWaiting {
+		transition = parkTurn
+	}
+	var quiet time.Time
+	if end.says() {
+		at = end.reply.CreatedAt
+		if s.mayBeAcknowledged(end.turn) {
+			quiet = at
+		}
+	}
+
+	move := transition.Move(end.turn.ID, end.state, end.reason, at)
+	move.Attempt, move.Unchanged = end.turn.Attempt, record.unchanged(missing)
+	return s.closeRun(ctx, job, record, late, quiet, func(tx Tx) error {
+		moved, err := end.move(ctx, tx, move, plan)
 		if err != nil {
 			return err
 		}
@@ -195,37 +230,56 @@ func (s *replier) storeReply(
 		if err := end.also(ctx, tx); err != nil {
 			return err
 		}
-		if err := insertDeliveries(ctx, tx, reply, deliveries); err != nil || !plan.Spread {
+		if err := insertDeliveries(ctx, tx, end.reply, deliveries); err != nil || !plan.Spread {
 			return err
 		}
 
-		rest, err := delivery.SpreadJob(reply.ID)
+		rest, err := delivery.SpreadJob(end.reply.ID)
 		if err != nil {
 			return err
 		}
-
 		return tx.Enqueue(ctx, rest)
 	})
-	if errors.Is(err, errNotRunning) {
-		turn, err := s.options.Store.Turn(ctx, reply.TurnID)
-		switch {
-		case err != nil:
-			return false, err
-		case turn.State == exchange.StateAccepted || turn.State == exchange.StateRunning: // it is not the turn that the run began with
-			return false, errEdited
-		case waitsForOperator(turn):
-			return false, s.keepDraft(ctx, job, end, late, result)
-		}
-		return false, s.settle(ctx, job)
-	}
-
-	return err == nil, err
 }
 
-func (s *replier) settle(ctx context.Context, job queue.Job) error {
-	return s.options.Store.InTx(ctx, func(tx Tx) error {
-		return tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done})
-	})
+func (e ending) move(ctx context.Context, tx Tx, move Move, plan exchange.Plan) (moved bool, err error) {
+	if e.says() {
+		return tx.AnswerTurn(ctx, move, e.reply, plan.NativeID)
+	}
+	return tx.MoveTurn(ctx, move)
+}
+
+// overtaken ends a run whose turn someone else changed before its end was stored. A turn that still waits for a run gets one with what is
+// in its row now; what was said in a conversation that an operator has taken over is kept for them; otherwise only the job ends.
+func (s *replier) overtaken(ctx context.Context, job queue.Job, record *runRecord, end ending) error {
+	turn, err := s.options.Store.Turn(ctx, end.turn.ID)
+	switch {
+	case err != nil && !fault.Is(err, fault.NotFound):
+		return err
+	case err == nil && takesRuns(turn):
+		return queue.RetryAfter(time.Millisecond, errEdited)
+	}
+
+	keep := func(Tx) error { return nil }
+	if err == nil && waitsForOperator(turn) && end.state == exchange.StateAnswered {
+		draft := end.reply
+		draft.ID = exchange.DerivedID(end.turn.ID, "draft", draft.ID)
+		keep = func(tx Tx) error {
+			_, err := tx.PutDraft(ctx, draft)
+			return err
+		}
+	}
+	return s.abandon(ctx, job, record, keep)
+}
+
+// abandon ends the job of a run that has nothing more to say. What the run took stays on record.
+func (s *replier) abandon(ctx context.Context, job queue.Job, record *runRecord, keep func(Tx) error) error {
+	late, _ := record.late()
+	err := patient(ctx, func() error { return s.closeRun(ctx, job, record, late, time.Time{}, keep) })
+	if err != nil {
+		return err
+	}
+	return queue.ErrSettled
 }
 
 // planned puts into the reply what its adapter decided about it.

@@ -94,10 +94,11 @@ func (s *runner) Run(ctx context.Context, job queue.Job) (err error) {
 		}
 	}
 
-	record, err := s.begin(ctx, job, &turn)
+	ctx, record, err := s.begin(ctx, job, &turn)
 	if err != nil {
-		return queue.RetryAfter(time.Second, err)
+		return err
 	}
+	defer record.end()
 	record.agent, record.known = agent, known
 	if entered.overdue {
 		return s.fail(ctx, job, turn, record, fault.RetryIn(0, "the agent's back end has been down for as long as its schedule waits", nil))
@@ -110,8 +111,29 @@ func (s *runner) Run(ctx context.Context, job queue.Job) (err error) {
 	}
 
 	record.probe, record.handed = entered.probe, handed
-	return s.answer(ctx, job, turn, record)
+	return s.stopped(ctx, job, record, s.answer(ctx, job, turn, record))
 }
+
+// stopped is the outcome of a run, which ended with err, where its turn is not its own any more: one whose message was edited begins
+// again, and of one that has ended the job ends too.
+func (s *runner) stopped(ctx context.Context, job queue.Job, record *runRecord, err error) error {
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(err, queue.ErrSettled):
+		return err
+	case errors.Is(cause, errEdited):
+		return queue.RetryAfter(time.Millisecond, errEdited)
+	case !errors.Is(cause, errNotRunning) && !errors.Is(cause, queue.ErrUnwanted):
+		return err
+	}
+
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	defer cancel()
+	return s.replies.abandon(ctx, job, record, func(Tx) error { return nil })
+}
+
+// stopWithin bounds the transaction in which the job of a stopped run ends.
+const stopWithin = 5 * time.Second
 
 // Limit returns how many turns of a group (exchange.TurnGroup) may run at once on this node now: none while its agent rests, and
 // what the agent says where others work for it. It is the queue's KindOptions.Limit of JobKind.
@@ -139,10 +161,10 @@ func resumed(turn exchange.TurnRecord) bool {
 	return turn.Message.PolicyResolution != nil || turn.Message.ReceivedTrace != nil
 }
 
-// load returns the turn; one that this process accepted a moment ago needs no query. Should it have been cancelled
-// meanwhile, the conditional update at the end finds out.
+// load returns the turn. One whose job was stored as leased by the transaction that accepted it needs no query: what this process
+// remembers is as new as the row was then, and the first write of the run finds out if it has changed. A job that has waited reads the row.
 func (s *runner) load(ctx context.Context, job queue.Job) (exchange.TurnRecord, error) {
-	if entry, ok := s.broker.expectation(job.Payload); ok && entry.accepted != nil && job.Attempt == 1 && job.ID == job.Payload {
+	if entry, ok := s.broker.expectation(job.Payload); ok && entry.accepted != nil && job.Reserved {
 		return *entry.accepted, nil
 	}
 	return s.options.Store.Turn(ctx, job.Payload)
@@ -247,8 +269,6 @@ func (s *runner) originOf(ctx context.Context, job queue.Job, turn exchange.Turn
 func (s *runner) ask(ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, record *runRecord) error {
 	runCtx, cancel := context.WithTimeout(ctx, agent.Settings.TimeLimit)
 	defer cancel()
-	stopped := s.broker.running(turn, cancel)
-	defer stopped()
 
 	backEndsOpen.Show(agent.Profile.Name)
 	begun := time.Now()
@@ -257,29 +277,22 @@ func (s *runner) ask(ctx context.Context, job queue.Job, agent agents.Entry, tur
 	response, err := s.runAgent(runCtx, agent, turn, record, requests)
 	quiet()
 	runSeconds.WithLabelValues(agent.Profile.Name).Observe(time.Since(begun).Seconds())
-	edited := stopped()
+	record.leave()
 	if runCtx.Err() == nil && (err == nil || !passes(err)) {
 		s.breaker.answered(ctx, agent.Profile.Name)
 	}
 
 	switch {
-	case edited && ctx.Err() == nil:
-		return queue.RetryAfter(time.Millisecond, errEdited)
+	case ctx.Err() != nil: // another worker runs the turn, or its run was stopped
+		return ctx.Err()
 	case err == nil && requests.tells(agent, response):
 		return s.awaitAuthorization(ctx, job, turn, record, *requests.wanted, response)
-	case errors.Is(err, agents.ErrNoWorker) && ctx.Err() == nil && runCtx.Err() == nil:
+	case errors.Is(err, agents.ErrNoWorker) && runCtx.Err() == nil:
 		return queue.PutBack()
 	case err == nil && requests.wanted != nil:
 		return s.awaitTool(ctx, job, agent, turn, record, *requests.wanted)
 	case err == nil:
 		return s.compose(ctx, job, agent, turn, record, response)
-	case ctx.Err() != nil: // the lease is lost or the server stops: another worker runs the turn
-		return ctx.Err()
-	case errors.Is(runCtx.Err(), context.Canceled): // the turn was cancelled while it ran; what it took stays on record
-		if err := record.flush(ctx, nil); err != nil {
-			s.options.Logger.WarnContext(ctx, "the steps of a cancelled run are lost", "error", err)
-		}
-		return nil
 	case errors.Is(runCtx.Err(), context.DeadlineExceeded):
 		s.breaker.failed(ctx, agent.Profile.Name, turn, err, record.probe)
 		err = fault.GiveUp("the agent did not answer in time", err)
@@ -550,10 +563,11 @@ func (s *runner) stale(ctx context.Context, job queue.Job, agent agents.Entry, t
 	case agents.StaleDrop:
 		return true, s.leave(ctx, job, turn, exchange.StateRefused, reason)
 	case agents.StaleApologise:
-		record, err := s.begin(ctx, job, &turn)
+		ctx, record, err := s.begin(ctx, job, &turn)
 		if err != nil {
-			return true, queue.RetryAfter(time.Second, err)
+			return true, err
 		}
+		defer record.end()
 		return true, s.replies.reply(ctx, job, turn, record, failure(turn, fault.GiveUp(reason, nil)), reason)
 	}
 
@@ -562,15 +576,9 @@ func (s *runner) stale(ctx context.Context, job queue.Job, agent agents.Entry, t
 
 // leave ends the job of a turn that gets no answer now, without a word to its sender.
 func (s *runner) leave(ctx context.Context, job queue.Job, turn exchange.TurnRecord, state, reason string) error {
-	moved := false
-	err := s.options.Store.InTx(ctx, func(tx Tx) (err error) {
-		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
-			return err
-		}
-		if err := tx.CancelAck(ctx, turn.ID, time.Now()); err != nil {
-			return err
-		}
-		moved, err = tx.MoveTurn(ctx, leaveStale.Move(turn.ID, state, reason, time.Now()))
+	moved, now := false, time.Now()
+	err := s.replies.closeRun(ctx, job, nil, nil, now, func(tx Tx) (err error) {
+		moved, err = tx.MoveTurn(ctx, leaveStale.Move(turn.ID, state, reason, now))
 		return err
 	})
 	if err != nil {
@@ -579,9 +587,9 @@ func (s *runner) leave(ctx context.Context, job queue.Job, turn exchange.TurnRec
 
 	if moved {
 		s.logState(ctx, turn, state, reason)
+		turn.State, turn.Reason = state, reason
+		s.broker.finished(turn)
 	}
-	turn.State, turn.Reason = state, reason
-	s.broker.finished(turn)
 	return queue.ErrSettled
 }
 

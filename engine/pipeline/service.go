@@ -186,9 +186,9 @@ func New(options Options) *Service {
 	shared := &core{options: options, broker: newBroker()}
 	replies := &replier{core: shared}
 	demands := &settler{core: shared, replies: replies}
-	cancels := &canceller{core: shared, demands: demands}
+	cancels := &canceller{core: shared}
 	watch := &watcher{core: shared}
-	accept := &acceptor{core: shared, replies: replies, demands: demands, cancels: cancels}
+	accept := &acceptor{core: shared, replies: replies, cancels: cancels}
 	approvals := &approver{core: shared, replies: replies, demands: demands}
 	calls := &dispatcher{core: shared, accept: accept, watch: watch, replies: replies, approvals: approvals}
 	return &Service{

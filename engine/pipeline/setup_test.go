@@ -67,22 +67,35 @@ func startSeen(t *testing.T, url string, agent agents.Func, settings agents.Sett
 // startWith is start with changed options.
 func startWith(t *testing.T, url string, agent agents.Func, settings agents.Settings, change func(*pipeline.Options)) *engine {
 	t.Helper()
+	return startLeased(t, url, 0, agent, settings, change)
+}
+
+// startLeased is startWith with leases of a length (0 = the queue's own). The engine hears of other nodes.
+func startLeased(t *testing.T, url string, lease time.Duration, agent agents.Func, settings agents.Settings, change func(*pipeline.Options)) *engine {
+	t.Helper()
 	var e engine
 	e.directory = directory(t)
 	ready := make(chan struct{})
 	var jobs *queue.Queue
-	opened, err := store.Open(t.Context(), store.Options{URL: url, DataDir: e.directory, Notify: func(channel, payload string) {
-		select {
-		case <-ready:
-		default:
-			return
+	told := func(turns func(string)) func(channel, payload string) {
+		return func(channel, payload string) {
+			select {
+			case <-ready:
+			default:
+				return
+			}
+			switch channel {
+			case store.ChannelJob:
+				jobs.Wake(payload)
+			case store.ChannelTurn:
+				turns(payload)
+			}
 		}
-		if channel == store.ChannelJob {
-			jobs.Wake(payload)
-			return
-		}
-		e.pipeline.Changed(payload)
-	}})
+	}
+	opened, err := store.Open(t.Context(), store.Options{
+		URL: url, DataDir: e.directory, Notify: told(func(id string) { e.pipeline.Changed(id) }),
+		Elsewhere: told(func(id string) { e.pipeline.ChangedElsewhere(id) }),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +113,7 @@ func startWith(t *testing.T, url string, agent agents.Func, settings agents.Sett
 	e.delivery = delivery.New(delivery.Options{Store: opened.Deliverer(), Channels: channels, Logger: options.Logger, Tracer: options.Tracer})
 	options.Deliveries = e.delivery
 	e.pipeline = pipeline.New(options)
-	jobs = queue.New(opened.Queue(), queue.Options{Poll: time.Second})
+	jobs = queue.New(opened.Queue(), queue.Options{Poll: time.Second, Lease: lease})
 	jobs.Handle(pipeline.JobKind, queue.KindOptions{}, e.pipeline.Run)
 	jobs.Handle(delivery.JobKind, queue.KindOptions{}, e.delivery.Run)
 	jobs.Handle(delivery.SpreadKind, queue.KindOptions{}, e.delivery.Spread)
@@ -109,6 +122,11 @@ func startWith(t *testing.T, url string, agent agents.Func, settings agents.Sett
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := jobs.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	running.Go(func() {
+		if err := opened.Listen(ctx); err != nil && ctx.Err() == nil {
 			t.Error(err)
 		}
 	})

@@ -77,6 +77,9 @@ type Trust interface {
 	InsertDemand(ctx context.Context, issuance policypart.Issuance) error
 	// SettleDemand changes status, resolution, notes and turn of a demand that is in one of the statuses.
 	SettleDemand(ctx context.Context, issuance policypart.Issuance, from []string) (bool, error)
+	// DropDemands closes the open demands of a turn that no asker waits for any more. The turn's row is held by then, so that no run
+	// parks it meanwhile.
+	DropDemands(ctx context.Context, turnID string, at time.Time) error
 	// ResumeTurn lets a waiting turn be accepted again, with what it waited for.
 	ResumeTurn(ctx context.Context, turnID string, resolution *policypart.Resolution, trace *normalized.Response, at time.Time) (bool, error)
 	// PutLink stores a link that both sides agreed to.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -464,10 +463,6 @@ func (s *takeovers) storeAnswer(ctx context.Context, turn exchange.TurnRecord, a
 		}
 		written.Parts = response.Parts
 	}
-	drop, err := s.cancels.demands.dropDemand(ctx, turn.ID)
-	if err != nil {
-		return "", unavailable("answer message", err)
-	}
 
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
 		turnID = turn.ID
@@ -502,7 +497,7 @@ func (s *takeovers) storeAnswer(ctx context.Context, turn exchange.TurnRecord, a
 		if err := endToolRequests(ctx, tx, turn.ID, "an operator answers"); err != nil {
 			return err
 		}
-		if err := drop(tx); err != nil {
+		if err := tx.DropDemands(ctx, turn.ID, written.At); err != nil {
 			return err
 		}
 		if err := s.note(ctx, tx, turn, exchange.EventOperatorAnswers, map[string]string{"by": a.By}, exchange.AuditAnswered, "by "+a.By); err != nil {
@@ -535,10 +530,12 @@ func writtenJob(turn exchange.TurnRecord) queue.NewJob {
 
 // sendWritten ends a turn with the answer that an operator wrote.
 func (s *runner) sendWritten(ctx context.Context, job queue.Job, turn exchange.TurnRecord) error {
-	record, err := s.begin(ctx, job, &turn)
+	ctx, record, err := s.begin(ctx, job, &turn)
 	if err != nil {
-		return queue.RetryAfter(time.Second, err)
+		return err
 	}
+	defer record.end()
+
 	response := normalized.Response{Parts: turn.Written.Parts}.Answering(turn.Message)
 	return s.replies.conclude(ctx, job, record, ending{
 		turn: turn, reply: s.replies.newReply(turn, response), state: exchange.StateAnswered, reason: "by " + turn.Written.By,
@@ -566,10 +563,7 @@ func (s *runner) parkForOperator(ctx context.Context, job queue.Job, turn exchan
 	}
 
 	moved := false
-	err = s.options.Store.InTx(ctx, func(tx Tx) error {
-		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
-			return err
-		}
+	err = s.replies.closeRun(ctx, job, nil, nil, time.Time{}, func(tx Tx) error {
 		_, open, err := tx.HoldTakeover(ctx, turn.Agent, turn.ThreadID)
 		if err != nil || !open {
 			return cmp.Or(err, errHandedBack)
@@ -586,9 +580,9 @@ func (s *runner) parkForOperator(ctx context.Context, job queue.Job, turn exchan
 
 	if moved {
 		s.logState(ctx, turn, exchange.StateWaiting, exchange.WaitingOperator)
+		turn.State, turn.Reason = exchange.StateWaiting, exchange.WaitingOperator
+		s.broker.finished(turn)
 	}
-	turn.State, turn.Reason = exchange.StateWaiting, exchange.WaitingOperator
-	s.broker.finished(turn)
 	return handed, true, queue.ErrSettled
 }
 
@@ -609,25 +603,4 @@ func (s *runner) handover(ctx context.Context, turn exchange.TurnRecord, record 
 		}
 	}
 	return &agents.Handover{Since: handed.Since, Until: handed.EndedAt, Note: handed.Note}, nil
-}
-
-// keepDraft ends the job of a run whose answer must not leave, because an operator has taken the conversation over. What the agent said
-// is kept for them.
-func (s *replier) keepDraft(ctx context.Context, job queue.Job, end ending, late []exchange.Event, result *exchange.RunResult) error {
-	late = slices.DeleteFunc(late, func(e exchange.Event) bool { return e.Kind == "turn."+exchange.StateRunning }) // it waits by now
-	draft := end.reply
-	draft.ID = exchange.DerivedID(end.turn.ID, "draft", draft.ID)
-	return s.options.Store.InTx(ctx, func(tx Tx) error {
-		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
-			return err
-		}
-		if err := appendLate(ctx, tx, end.turn.ID, late); err != nil {
-			return err
-		}
-		if err := putResult(ctx, tx, result); err != nil || end.state != exchange.StateAnswered {
-			return err
-		}
-		_, err := tx.PutDraft(ctx, draft)
-		return err
-	})
 }

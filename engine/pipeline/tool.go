@@ -14,7 +14,6 @@ import (
 	"inbox/agents/runtime/tool/request"
 	"inbox/agents/runtime/value"
 	"inbox/exchange"
-	"inbox/internal/clock"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 	"inbox/normalized"
@@ -92,27 +91,23 @@ func (s *runner) awaitTool(
 	ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, record *runRecord, wanted exchange.ToolRequest,
 ) error {
 	wanted.CreatedAt = time.Now().UTC().Truncate(time.Microsecond)
-	for try := 1; ; try++ {
-		made, err := s.storeToolRequest(ctx, job, agent, turn, record, wanted)
-		switch {
-		case err == nil:
+	made := false
+	return s.replies.conclude(ctx, job, record, ending{
+		turn: turn, state: exchange.StateWaiting, reason: exchange.WaitingTool + " (" + wanted.ToolName + ")", at: wanted.CreatedAt,
+		more: func(ctx context.Context, tx Tx) (err error) {
+			if made, err = storeToolRequest(ctx, tx, turn, wanted); err != nil || !made {
+				return err
+			}
+			return s.replies.scheduleAck(ctx, tx, agent, turn)
+		},
+		stored: func() {
 			if made {
 				s.tellTool(ctx, wanted, requestedEvent(wanted))
 			}
 			toolRequests.WithLabelValues("requested").Inc()
 			s.options.Requested(wanted)
-			return queue.ErrSettled
-		case errors.Is(err, errNotRunning): // cancelled while the agent ran
-			if err := s.replies.settle(ctx, job); err != nil {
-				return err
-			}
-			return queue.ErrSettled
-		case fault.Is(err, fault.Malformed):
-			return s.failed(ctx, job, turn, record, fault.GiveUp("the tool request cannot be kept", err))
-		case try == storeTries || !fault.Is(err, fault.Unavailable) || clock.Sleep(ctx, storeWait) != nil:
-			return err
-		}
-	}
+		},
+	})
 }
 
 // tells reports whether the asker is to hear what the run said while the turn waits: where someone has to sign in elsewhere. An
@@ -132,75 +127,33 @@ func (s *runner) awaitAuthorization(
 	reply := s.replies.newReply(turn, response)
 	reply.Response = inPrivate(reply.Response) // it says where to sign in
 	reply.Notice = turn.Attempt
-	created, made := requestedEvent(wanted), false
-	err := s.replies.conclude(ctx, job, record, ending{
+	made := false
+	return s.replies.conclude(ctx, job, record, ending{
 		turn: turn, reply: reply, state: exchange.StateWaiting, reason: exchange.WaitingAuthorization,
-		more: func(ctx context.Context, tx Tx) error {
-			made = false
-			status, err := tx.InsertToolRequest(ctx, wanted)
-			if err != nil {
-				return err
+		more: func(ctx context.Context, tx Tx) (err error) {
+			made, err = storeToolRequest(ctx, tx, turn, wanted)
+			return err
+		},
+		stored: func() {
+			if made {
+				s.tellTool(ctx, wanted, requestedEvent(wanted))
 			}
-			if status != request.StatusPending {
-				_, err := resumeTurn(ctx, tx, turn)
-				return err
-			}
-
-			made = true
-			return tx.AppendEvents(ctx, turn.ID, []exchange.Event{created})
 		},
 	})
-	if made && errors.Is(err, queue.ErrSettled) {
-		s.tellTool(ctx, wanted, created)
-	}
-	return err
 }
 
-// storeToolRequest does the one transaction: the job ends, the turn waits, the request is there. It reports whether the request is new.
-func (s *runner) storeToolRequest(
-	ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, record *runRecord, wanted exchange.ToolRequest,
-) (made bool, err error) {
-	late, _ := record.late()
-	result, _ := record.result.ready(ctx, record.blobs)
-	err = s.options.Store.InTx(ctx, func(tx Tx) error {
-		made = false
-		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
-			return err
-		}
-
-		if err := appendLate(ctx, tx, turn.ID, late); err != nil {
-			return err
-		}
-		if err := putResult(ctx, tx, result); err != nil {
-			return err
-		}
-
-		move := parkTurn.Move(turn.ID, exchange.StateWaiting, exchange.WaitingTool+" ("+wanted.ToolName+")", wanted.CreatedAt)
-		move.Attempt = turn.Attempt
-		moved, err := tx.MoveTurn(ctx, move)
-		if err != nil {
-			return err
-		}
-		if !moved {
-			return errNotRunning
-		}
-
-		status, err := tx.InsertToolRequest(ctx, wanted)
-		if err != nil {
-			return err
-		}
-		if status != request.StatusPending { // its result is there already
-			_, err := resumeTurn(ctx, tx, turn)
-			return err
-		}
-		if err := s.replies.scheduleAck(ctx, tx, agent, turn); err != nil {
-			return err
-		}
-
-		made = true
-		return tx.AppendEvents(ctx, turn.ID, []exchange.Event{requestedEvent(wanted)})
-	})
-	return made && err == nil, err
+// storeToolRequest stores the request for which a turn waits, and reports whether it is new. A turn whose request has a result already
+// runs again.
+func storeToolRequest(ctx context.Context, tx Tx, turn exchange.TurnRecord, wanted exchange.ToolRequest) (made bool, err error) {
+	status, err := tx.InsertToolRequest(ctx, wanted)
+	if err != nil {
+		return false, err
+	}
+	if status != request.StatusPending {
+		_, err := resumeTurn(ctx, tx, turn)
+		return false, err
+	}
+	return true, tx.AppendEvents(ctx, turn.ID, []exchange.Event{requestedEvent(wanted)})
 }
 
 func requestedEvent(wanted exchange.ToolRequest) exchange.Event {

@@ -28,7 +28,8 @@ type Options struct {
 	Version       string // of this program, for the record of the first start
 	NewIdentity   bool   // go on without the database or the key that DataDir was used with
 
-	Ceilings func() store.Periods // see store.Options
+	Ceilings  func() store.Periods          // see store.Options
+	Elsewhere func(channel, payload string) // see store.Options
 
 	AsFound bool // the schema stays as it is; see store.Options
 
@@ -37,7 +38,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Open opens the database. Its error is one sentence that names the setting and what to do.
+// Open opens the database, which tells notify of what this process commits. Its error is one sentence that names the setting and what
+// to do.
 func Open(ctx context.Context, options Options, notify func(channel, payload string)) (*store.Store, error) {
 	if err := makeDirectory("data_dir", options.DataDir); err != nil {
 		return nil, err
@@ -69,7 +71,7 @@ func Open(ctx context.Context, options Options, notify func(channel, payload str
 
 // Store are the options of the store.
 func (o Options) Store(notify func(channel, payload string)) store.Options {
-	return store.Options{URL: o.DatabaseURL, DataDir: o.DataDir, Notify: notify, Logger: o.Logger, AsFound: o.AsFound, Ceilings: o.Ceilings}
+	return store.Options{URL: o.DatabaseURL, DataDir: o.DataDir, Notify: notify, Elsewhere: o.Elsewhere, Logger: o.Logger, AsFound: o.AsFound, Ceilings: o.Ceilings}
 }
 
 // Take makes this process the only one that serves a data directory with a SQLite database; nil on PostgreSQL. What a killed

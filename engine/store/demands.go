@@ -113,6 +113,21 @@ func (t demandTx) SettleDemand(ctx context.Context, d policypart.Issuance, from 
 	return true, t.sql.Do(ctx, freePayments, d.ID) // nothing is ever taken for a demand that was not met
 }
 
+const (
+	dropDemands = `UPDATE demands SET status = '` + policypart.StatusDropped + `', updated_at = $2 WHERE turn_id = $1 AND status = '` + policypart.StatusIssued + `'`
+
+	freeDropped = `DELETE FROM demand_payments WHERE demand_id IN (SELECT id FROM demands WHERE turn_id = $1 AND status = '` + policypart.StatusDropped + `')`
+)
+
+// DropDemands closes the open demands of a turn; see pipeline.Trust.
+func (t demandTx) DropDemands(ctx context.Context, turnID string, at time.Time) error {
+	dropped, err := t.sql.Change(ctx, dropDemands, turnID, micros(at))
+	if err != nil || dropped == 0 {
+		return err
+	}
+	return t.sql.Do(ctx, freeDropped, turnID)
+}
+
 // decidedCode returns the code that an approval must still have to be decided: an edit made another one, and with it the
 // decision would be about a text that no one read.
 func decidedCode(d policypart.Issuance) string {

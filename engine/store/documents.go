@@ -149,7 +149,7 @@ func (t documentTx) Claim(ctx context.Context, claim exchange.Claim) (instead []
 		return nil, err
 	}
 	encoding, text := encodeBody(claim.Value)
-	changed, err := t.sql.Change(ctx, putDocumentIfAbsent, claim.Namespace, claim.Key, encoding, text, int64(0), nowMicros())
+	changed, err := t.sql.Change(ctx, putDocumentIfAbsent, claim.Namespace, claim.Key, encoding, text, micros(claim.Expires), nowMicros())
 	if err == nil && changed > 0 && claim.Alias != "" && checkDocumentKey(claim.AliasNamespace, claim.Alias) == nil {
 		aliasEncoding, key := encodeBody([]byte(claim.Key))
 		return nil, t.sql.Do(ctx, putDocumentIfAbsent, claim.AliasNamespace, claim.Alias, aliasEncoding, key, int64(0), nowMicros())
@@ -159,7 +159,7 @@ func (t documentTx) Claim(ctx context.Context, claim exchange.Claim) (instead []
 	}
 
 	if claim.Instead != nil {
-		if swapped, err := t.swapDocument(ctx, claim.Namespace, claim.Key, claim.Instead, claim.Value, time.Time{}); err != nil || swapped {
+		if swapped, err := t.swapDocument(ctx, claim.Namespace, claim.Key, claim.Instead, claim.Value, claim.Expires); err != nil || swapped {
 			return nil, err
 		}
 	}

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/engine/notice"
+	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/ordered"
@@ -506,25 +508,40 @@ func scanJob(r row) (queue.Job, error) {
 // maxExtended bounds the leases of one statement.
 const maxExtended = 128
 
-// Extend prolongs leases and returns those that are still held.
-func (v queueView) Extend(ctx context.Context, leases []queue.Lease, length time.Duration) ([]queue.Lease, error) {
-	var held []queue.Lease
+// Extend prolongs leases and returns those that are still held, and those of them whose work is not wanted any more. A statement
+// waits for each row that a transaction holds, so the statements do not wait for each other.
+func (v queueView) Extend(ctx context.Context, leases []queue.Lease, length time.Duration) (held, unwanted []queue.Lease, err error) {
+	var all sync.WaitGroup
+	var lock sync.Mutex
 	for chunk := range slices.Chunk(leases, maxExtended) {
-		var kept []queue.Lease
-		err := v.db.InTx(ctx, func(tx *Tx) (err error) {
-			kept, err = tx.extend(ctx, chunk, length)
-			return err
-		})
-		if err != nil {
-			return held, err
-		}
+		all.Go(func() {
+			var kept, dropped []queue.Lease
+			failed := v.db.InTx(ctx, func(tx *Tx) (err error) {
+				kept, dropped, err = tx.extend(ctx, chunk, length)
+				return err
+			})
 
-		held = append(held, kept...)
+			lock.Lock()
+			defer lock.Unlock()
+			if err = errors.Join(err, failed); failed == nil {
+				held, unwanted = append(held, kept...), append(unwanted, dropped...)
+			}
+		})
 	}
-	return held, nil
+
+	all.Wait()
+	return held, unwanted, err
 }
 
-func (t jobTx) extend(ctx context.Context, leases []queue.Lease, length time.Duration) ([]queue.Lease, error) {
+// unwanted is 1 for the job of a turn that needs no run any more: it has ended or is gone, or another job of it waits behind this
+// one. A run whose conversation an operator has taken over goes on: what it brings becomes a draft. The row of the turn is the only
+// truth, so that nothing that ends a turn can forget to tell.
+const unwanted = `CASE WHEN kind = '` + pipeline.JobKind + `' AND (
+	NOT EXISTS (SELECT 1 FROM turns t WHERE t.id = jobs.payload AND (t.state IN ('` + exchange.StateAccepted + `', '` + exchange.StateRunning + `') OR ` + waitingOperator + `))
+	OR EXISTS (SELECT 1 FROM jobs n WHERE n.partition_key = jobs.partition_key AND n.partition_key <> '' AND n.state <> 'dead'
+		AND n.id > jobs.id AND n.payload = jobs.payload)) THEN 1 ELSE 0 END`
+
+func (t jobTx) extend(ctx context.Context, leases []queue.Lease, length time.Duration) (held, dropped []queue.Lease, err error) {
 	values := make([]string, len(leases))
 	arguments := []any{length.Microseconds()}
 	for i, lease := range leases {
@@ -534,15 +551,21 @@ func (t jobTx) extend(ctx context.Context, leases []queue.Lease, length time.Dur
 	}
 
 	query := `UPDATE jobs SET lease_until = ` + t.dialect.now + ` + $1 WHERE state = 'running' AND (id, fence) IN (VALUES ` +
-		strings.Join(values, ", ") + `) RETURNING id, fence`
-	var held []queue.Lease
-	err := t.sql.Each(ctx, query, arguments, func(r row) error {
+		strings.Join(values, ", ") + `) RETURNING id, fence, ` + unwanted
+	err = t.sql.Each(ctx, query, arguments, func(r row) error {
 		var lease queue.Lease
-		err := r.Scan(&lease.JobID, &lease.Fence)
+		var drop int64
+		if err := r.Scan(&lease.JobID, &lease.Fence, &drop); err != nil {
+			return err
+		}
+
 		held = append(held, lease)
-		return err
+		if drop == 1 {
+			dropped = append(dropped, lease)
+		}
+		return nil
 	})
-	return held, err
+	return held, dropped, err
 }
 
 // Settle ends one run of a job in a transaction of its own.

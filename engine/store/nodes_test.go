@@ -330,3 +330,114 @@ func TestUnusableDatabases(t *testing.T) {
 		}
 	}
 }
+
+// TestLeasesDoNotWaitForOneRow: a transaction holds the row of one job for long. The leases of all jobs but those that are extended by the
+// same statement go on.
+func TestLeasesDoNotWaitForOneRow(t *testing.T) {
+	s := open(t, storetest.Postgres(t))
+	const count = 300 // of three statements
+	leases := make([]queue.Lease, count)
+	err := s.InTx(t.Context(), func(tx *store.Tx) error {
+		for i := range leases {
+			job := queue.NewJob{ID: newID(), Kind: "work"}
+			leases[i] = queue.Lease{JobID: job.ID, Fence: 1}
+			if err := tx.EnqueueLeased(t.Context(), job, "here", time.Minute); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	held, release := make(chan struct{}), make(chan struct{})
+	var group errgroup.Group
+	group.Go(func() error {
+		return s.InTx(t.Context(), func(tx *store.Tx) error {
+			err := tx.SettleJob(t.Context(), leases[0], queue.Outcome{Kind: queue.Done})
+			close(held)
+			<-release
+			return err
+		})
+	})
+	await.Receive(t, held, "the transaction that holds the first row")
+	kept := make(chan int, 1)
+	group.Go(func() error {
+		extended, _, err := s.Queue().Extend(t.Context(), leases, 24*time.Hour)
+		kept <- len(extended)
+		return err
+	})
+	await.Until(t, "the last lease is extended", func() bool {
+		job, found, err := s.Job(t.Context(), leases[count-1].JobID)
+		return err == nil && found && time.Until(job.LeaseEnds) > time.Hour
+	})
+	close(release)
+	if err := await.Result(t, group.Wait, "the end of both"); err != nil {
+		t.Fatal(err)
+	}
+	if extended := await.Receive(t, kept, "the leases"); extended != count-1 {
+		t.Errorf("%d leases are held", extended)
+	}
+}
+
+// TestTurnsOfATaskStoredAtOnce: two nodes store turns of one task at the same time, in either order of their ids. One is the latest.
+func TestTurnsOfATaskStoredAtOnce(t *testing.T) {
+	url := storetest.Postgres(t)
+	s := open(t, url)
+	for number, orders := range [][2]int64{{1, 2}, {4, 3}} {
+		one, two := sample(orders[0]), sample(orders[1])
+		one.Reference, two.Reference = fmt.Sprint("task ", number), fmt.Sprint("task ", number)
+		two.Principal, two.Carrier = one.Principal, one.Carrier
+		stored, release := make(chan struct{}), make(chan struct{})
+		var group errgroup.Group
+		group.Go(func() error {
+			return s.InTx(t.Context(), func(tx *store.Tx) error {
+				_, _, err := tx.InsertTurn(t.Context(), one, pipeline.Original{})
+				close(stored)
+				<-release
+				return err
+			})
+		})
+		await.Receive(t, stored, "the first turn")
+		done := make(chan struct{})
+		group.Go(func() error {
+			defer close(done)
+			return s.InTx(t.Context(), func(tx *store.Tx) error {
+				_, _, err := tx.InsertTurn(t.Context(), two, pipeline.Original{})
+				return err
+			})
+		})
+		await.Until(t, "the second transaction waits or is done", func() bool {
+			select {
+			case <-done:
+				return true
+			default:
+				return waitingTransactions(t, url) > 0
+			}
+		})
+		close(release)
+		if err := await.Result(t, group.Wait, "the end of both"); err != nil {
+			t.Fatal(err)
+		}
+
+		latest, err := s.Turns(t.Context(), exchange.TurnFilter{Reference: one.Reference, Latest: true, Limit: 10})
+		if want := max(one.ID, two.ID); err != nil || len(latest) != 1 || latest[0].ID != want {
+			t.Errorf("%d turns are the latest, %v", len(latest), err)
+		}
+	}
+}
+
+// waitingTransactions counts the transactions that wait for another one.
+func waitingTransactions(t *testing.T, url string) (count int64) {
+	t.Helper()
+	connection, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = connection.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&count)
+	if err := errors.Join(err, connection.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	return count
+}

@@ -144,7 +144,7 @@ func TestDamagedRow(t *testing.T) {
 	}
 
 	if err := s.InTx(t.Context(), func(tx *Tx) error {
-		return tx.sql.Do(t.Context(), insertTurn, "id", "a", "r", "v", "p", "n", "t", "", "k1", "k2", "k3", "k4", "", "accepted", "",
+		return tx.sql.Do(t.Context(), tx.dialect.insertTurn, "id", "a", "r", "v", "p", "n", "t", "", "k1", "k2", "k3", "k4", "", "accepted", "",
 			int64(0), int64(1), int64(1), "", "", "{damaged", int64(1), int64(0), "", "email", "", "", "", "", "", "", "", "k5")
 	}); err != nil {
 		t.Fatal(err)

@@ -50,9 +50,11 @@ type Options struct {
 	Connections int
 	// Readers is the number of SQLite connections that read beside the writer, 4 by default.
 	Readers int
-	// Notify is called after a commit that others may wait for, and by Listen for commits of other nodes. It
-	// must not block; it may be called by several goroutines at once and more often than needed.
+	// Notify is called after a commit of this process that others may wait for. It must not block; it may be called by several
+	// goroutines at once and more often than needed.
 	Notify func(channel, payload string)
+	// Elsewhere is called by Listen for commits of other nodes, as Notify is; Notify when nil.
+	Elsewhere func(channel, payload string)
 	// Now is this node's clock; time.Now when nil. Instants of callers are read by it.
 	Now func() time.Time
 	// AsFound leaves the schema as it is, also an older one: no migration runs, and nothing is swept. For those who only read the rows as a
@@ -76,6 +78,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Notify == nil {
 		o.Notify = func(string, string) {}
+	}
+	if o.Elsewhere == nil {
+		o.Elsewhere = o.Notify
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -236,10 +241,10 @@ func (d *shared) Probe(ctx context.Context) error {
 	return d.State().Put(ctx, probeSpace, d.probe, []byte(now.UTC().Format(time.RFC3339Nano)), now.Truncate(time.Hour).Add(2*time.Hour))
 }
 
-// Listen passes the notifications of other nodes to Options.Notify until ctx ends. It connects again after a
+// Listen passes the notifications of other nodes to Options.Elsewhere until ctx ends. It connects again after a
 // failure and then notifies with empty payloads, because something may have been missed. On SQLite there are no
 // other nodes and it only waits.
-func (d *shared) Listen(ctx context.Context) error { return d.engine.Listen(ctx, d.options.Notify) }
+func (d *shared) Listen(ctx context.Context) error { return d.engine.Listen(ctx, d.options.Elsewhere) }
 
 // InTx runs work in one transaction: all of it is committed and on disk when InTx returns nil, none of it after an
 // error whose fault.OutcomeOf is NotDone, all or none of it when that is Unknown. Errors of work come back as they are; those of

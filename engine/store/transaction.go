@@ -120,6 +120,8 @@ type dialect struct {
 	nextDue      string
 	countReady   string
 	holdTurn     string // empty = not needed
+	holdTask     string // a condition that holds the task of a new turn; empty = not needed
+	insertTurn   string
 	holdWords    string // behind the read of what is to be indexed; empty = not needed
 	insertWords  string
 	matchWords   string
@@ -147,6 +149,7 @@ var sqliteDialect = newDialect(dialect{
 var postgresDialect = newDialect(dialect{
 	now:         "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000 AS BIGINT)",
 	claimShares: claimShares,
+	holdTask:    ` AND pg_advisory_xact_lock(hashtextextended(CAST($12 AS TEXT) || CAST($13 AS TEXT), 0)) IS NOT NULL`,
 	holdTurn:    `SELECT id FROM turns WHERE id = $1 FOR NO KEY UPDATE`,
 	holdWords:   ` FOR SHARE OF t SKIP LOCKED`,
 	insertWords: postgresInsertWords, matchWords: postgresMatchWords, matchQuery: searchQuery.postgres, testWords: searchQuery.postgresTest, wordRow: searchWords.postgres,
@@ -156,6 +159,7 @@ var postgresDialect = newDialect(dialect{
 func newDialect(d dialect, lockShared, skipLocked, holdPartition string) *dialect {
 	words := strings.NewReplacer("{lock shared}", lockShared, "{skip locked}", skipLocked, "{hold partition}", holdPartition, "{now}", d.now)
 	d.insertJob, d.insertLeased = words.Replace(insertJob), words.Replace(insertLeased)
+	d.insertTurn = strings.ReplaceAll(insertTurn, "{hold task}", d.holdTask)
 	d.returnJob, d.releaseJob = words.Replace(returnJob), words.Replace(releaseJob)
 	d.endJob, d.buryJob, d.removeWaiting, d.removeJobs = words.Replace(endJob), words.Replace(buryJob), words.Replace(removeWaiting), words.Replace(removeJobs)
 	d.selectBlocked = words.Replace(selectBlocked)

@@ -21,18 +21,19 @@ type turnTx struct{ *transaction }
 const turnColumns = `t.id, t.agent, t.principal, t.thread_id, t.reference, t.state, t.reason, t.attempt,
 	t.reply_id, t.accepted_at, t.updated_at, t.person_shared, t.resumed, t.network, t.channel, t.trace, t.request, t.carrier, t.audience, t.route, t.message`
 
+// insertTurn holds the task of the turn until the commit, so that of two turns that are stored at once the second one sees the first.
 const insertTurn = `INSERT INTO turns (id, agent, recipient, received_via, principal, native_id, thread_id, reference,
 	native_key, sender_key, thread_key, owner_key, reference_key,
 	state, reason, attempt, reply_id, accepted_at, updated_at, original_digest, route, message,
 	history_turns, person_shared, network, channel, trace, conversation, request, sender, sender_domain, audience, carrier, person_key, latest, watched)
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, '', $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33,
-	CASE WHEN $13 <> '' THEN 1 ELSE 0 END,
+	CASE WHEN $13 <> ''{hold task} THEN 1 ELSE 0 END,
 	CASE WHEN $13 <> '' AND EXISTS (SELECT 1 FROM watches w WHERE w.owner_key = $12 AND w.reference_key = $13) THEN 1 ELSE 0 END)
 	ON CONFLICT (native_key, sender_key) DO NOTHING`
 
-// The turn before in the same task is in the index that finds it by its reference.
-const supersedeTurns = `UPDATE turns SET latest = 0 WHERE owner_key = $1 AND reference_key = $2 AND reference_key <> '' AND id < $3
-	AND latest = 1`
+// The turn before in the same task is in the index that finds it by its reference. A turn may be stored behind one with a later id.
+const supersedeTurns = `UPDATE turns SET latest = 0 WHERE owner_key = $1 AND reference_key = $2 AND reference_key <> '' AND latest = 1
+	AND id < (SELECT MAX(n.id) FROM turns n WHERE n.owner_key = $1 AND n.reference_key = $2 AND n.reference_key <> '')`
 
 const insertOriginal = `INSERT INTO originals (digest, media_type, encoding, body) VALUES ($1, $2, $3, $4)
 	ON CONFLICT (digest) DO NOTHING`
@@ -49,7 +50,7 @@ func (t turnTx) InsertTurn(
 		return exchange.TurnRecord{}, false, err
 	}
 
-	inserted, err := t.sql.Change(ctx, insertTurn, arguments...)
+	inserted, err := t.sql.Change(ctx, t.dialect.insertTurn, arguments...)
 	if err != nil {
 		return exchange.TurnRecord{}, false, err
 	}
@@ -62,7 +63,7 @@ func (t turnTx) InsertTurn(
 		return exchange.TurnRecord{}, false, err
 	}
 	if turn.Reference != "" {
-		if err := t.sql.Do(ctx, supersedeTurns, ownerKey(turn), hashKey(turn.Reference), turn.ID); err != nil {
+		if err := t.sql.Do(ctx, supersedeTurns, ownerKey(turn), hashKey(turn.Reference)); err != nil {
 			return exchange.TurnRecord{}, false, err
 		}
 	}

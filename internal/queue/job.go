@@ -36,6 +36,7 @@ type Job struct {
 	CreatedAt time.Time
 	Share     Share
 	RunAt     time.Time // when the job was due; later than CreatedAt when it was stored for later, repeated or snoozed. Zero = at once
+	Reserved  bool      // it was stored as leased to this process, and has not waited in the store
 }
 
 // Lease is the right to settle a job: it ends when another worker takes the job over and the fence moves.
@@ -66,6 +67,10 @@ type Outcome struct {
 // ErrLeaseLost reports that the job was taken over or removed: whatever the run did must be rolled back.
 var ErrLeaseLost = errors.New("job lease lost: another worker took the job over")
 
+// ErrUnwanted is the cause with which the context of a run ends whose work is not wanted any more: what it was to do was
+// cancelled, or another job does it. The job is Done unless its handler settles it or chooses another outcome.
+var ErrUnwanted = errors.New("the work of the job is not wanted any more")
+
 // ErrSettled is returned by a Handler that settled the job in its own transaction.
 var ErrSettled = errors.New("job settled by its handler")
 
@@ -88,7 +93,7 @@ type Claim struct {
 //
 // A job is ready when it is due and nothing of its partition lives before it. A job may be stored as leased already, for
 // a Reservation. Settle ends a run; it returns ErrLeaseLost when the fence moved. Extend prolongs leases and returns those still
-// held.
+// held, and those of them whose work is not wanted any more. Beside an error it returns what it knows.
 type Store interface {
 	// Shares returns the shares of a kind with ready jobs that come after the given one, in their order. Its cost grows with
 	// the number of shares that it returns, not with the number of jobs.
@@ -101,7 +106,7 @@ type Store interface {
 	// Revive makes jobs ready whose time has come or whose lease ended; the latter in RankResumed. It does a bounded part
 	// of them and reports whether more are left.
 	Revive(ctx context.Context, kind string) (more bool, err error)
-	Extend(ctx context.Context, leases []Lease, lease time.Duration) ([]Lease, error)
+	Extend(ctx context.Context, leases []Lease, lease time.Duration) (held, unwanted []Lease, err error)
 	Settle(ctx context.Context, lease Lease, outcome Outcome) error
 	// NextDue returns how long it is until Revive may find something, zero or less when it may now; found is false when
 	// nothing waits for its time.
@@ -110,5 +115,5 @@ type Store interface {
 
 // Handler runs one job. nil = Done; RetryAfter, SnoozeFor and GiveUp choose another outcome; ErrSettled = the
 // handler did it in its own transaction; any other error = Retry on the kind's schedule, Dead when that is used up.
-// ctx ends when the lease is lost or the queue stops.
+// ctx ends when the lease is lost, the work is not wanted any more (ErrUnwanted) or the queue stops.
 type Handler func(ctx context.Context, job Job) error

@@ -104,8 +104,8 @@ func (q *Queue) heartbeat(ctx context.Context) {
 	}
 }
 
-// beat extends what runs and ends the runs whose job was taken over, or whose lease ran out while the store did not
-// answer: another node may have them by now.
+// beat extends what runs and ends the runs whose work is not wanted any more, whose job was taken over, or whose lease ran
+// out while the store did not answer: another node may have them by now.
 func (q *Queue) beat(ctx context.Context) {
 	running := q.running.all()
 	if len(running) == 0 {
@@ -120,7 +120,7 @@ func (q *Queue) beat(ctx context.Context) {
 	until := time.Now().Add(q.options.Lease)
 	bounded, cancel := context.WithTimeout(ctx, q.options.Lease/3)
 	defer cancel()
-	held, err := q.store.Extend(bounded, leases, q.options.Lease)
+	held, unwanted, err := q.store.Extend(bounded, leases, q.options.Lease)
 	if err != nil {
 		q.options.Logger.WarnContext(ctx, "extend leases", "error", err)
 	}
@@ -130,8 +130,16 @@ func (q *Queue) beat(ctx context.Context) {
 		kept[lease] = true
 	}
 
+	dropped := make(map[Lease]bool, len(unwanted))
+	for _, lease := range unwanted {
+		dropped[lease] = true
+	}
+
 	for _, one := range running {
 		switch {
+		case dropped[one.job.Lease]:
+			one.extended(until)
+			one.cancel(ErrUnwanted)
 		case kept[one.job.Lease]:
 			one.extended(until)
 		case err == nil || time.Now().After(one.leaseEnd()):

@@ -147,3 +147,48 @@ func TestStopKeepsAResult(t *testing.T) {
 		}
 	})
 }
+
+// TestUnwantedWorkEnds: the store says with the heartbeat that the work of a job is not wanted any more.
+func TestUnwantedWorkEnds(t *testing.T) {
+	for name, outcome := range map[string]func(ctx context.Context) error{
+		"no outcome of its own": func(ctx context.Context) error { return ctx.Err() },
+		"a retry for the end":   func(ctx context.Context) error { return queue.RetryAfter(time.Second, ctx.Err()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var cause error
+				runs := 0
+				r := start(t, &memory{}, queue.KindOptions{}, func(ctx context.Context, _ queue.Job) error {
+					runs++
+					<-ctx.Done()
+					cause = context.Cause(ctx)
+					return outcome(ctx)
+				})
+				r.add(queue.NewJob{})
+				r.store.drop()
+				pass(time.Minute)
+				if !errors.Is(cause, queue.ErrUnwanted) || runs != 1 || !r.store.empty() {
+					t.Errorf("%d runs, the run ended with %v, no job left: %t", runs, cause, r.store.empty())
+				}
+				r.end()
+			})
+		})
+	}
+}
+
+// TestUnwantedWorkMayEndAsItLikes: the handler of a job that is not wanted any more says what becomes of it.
+func TestUnwantedWorkMayEndAsItLikes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, &memory{}, queue.KindOptions{}, func(ctx context.Context, _ queue.Job) error {
+			<-ctx.Done()
+			return queue.GiveUp("for the operator", nil)
+		})
+		r.add(queue.NewJob{})
+		r.store.drop()
+		pass(time.Minute)
+		if row := r.store.only(t); !row.dead || row.LastError != "for the operator" {
+			t.Errorf("left %+v", row)
+		}
+		r.end()
+	})
+}

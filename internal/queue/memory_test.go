@@ -27,6 +27,7 @@ type memoryRow struct {
 	runAt, until         time.Time
 	rank                 int // of its share, but for RankResumed
 	waits, running, dead bool
+	unwanted             bool // whatever it was to do is not wanted any more
 }
 
 func TestMemory(t *testing.T) {
@@ -157,16 +158,19 @@ func (m *memory) held(lease queue.Lease) *memoryRow {
 	return nil
 }
 
-func (m *memory) Extend(_ context.Context, leases []queue.Lease, length time.Duration) (held []queue.Lease, err error) {
+func (m *memory) Extend(_ context.Context, leases []queue.Lease, length time.Duration) (held, unwanted []queue.Lease, err error) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	for _, lease := range leases {
 		if row := m.held(lease); row != nil && m.failing == nil {
 			row.until = time.Now().Add(length)
 			held = append(held, lease)
+			if row.unwanted {
+				unwanted = append(unwanted, lease)
+			}
 		}
 	}
-	return held, m.failing
+	return held, unwanted, m.failing
 }
 
 func (m *memory) Settle(_ context.Context, lease queue.Lease, outcome queue.Outcome) error {
@@ -216,6 +220,15 @@ func (m *memory) fail(err error) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	m.failing = err
+}
+
+// drop says that the jobs are not wanted any more.
+func (m *memory) drop() {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	for _, row := range m.rows {
+		row.unwanted = true
+	}
 }
 
 // steal returns a job's lease to another owner.

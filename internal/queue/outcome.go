@@ -120,9 +120,9 @@ var (
 	errOverdue  = errors.New("the run took longer than the kind allows")
 )
 
-// stopped reports whether a run ended because the queue stops: it does not count then.
-func stopped(ctx context.Context, err error) bool {
-	if err == nil || !errors.Is(context.Cause(ctx), errStopping) {
+// endedBy reports whether a run ended because its context did, with the cause, and its handler chose no outcome for that.
+func endedBy(ctx context.Context, err, cause error) bool {
+	if err == nil || !errors.Is(context.Cause(ctx), cause) {
 		return false
 	}
 	var v *verdict

@@ -44,7 +44,7 @@ func (s *Reservation) Start(job NewJob) {
 	w := s.worker
 	w.start(s.ctx, Job{
 		ID: job.ID, Kind: job.Kind, Partition: job.Partition, Payload: job.Payload,
-		Attempt: 1, Lease: Lease{JobID: job.ID, Fence: 1}, CreatedAt: time.Now(), Share: s.share,
+		Attempt: 1, Lease: Lease{JobID: job.ID, Fence: 1}, CreatedAt: time.Now(), Share: s.share, Reserved: true,
 	}, s.until)
 	w.queue.running.keep(-1)
 }

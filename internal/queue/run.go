@@ -98,8 +98,11 @@ func (r *run) settle(err error) string {
 		name = "released"
 	}
 
-	if stopped(r.ctx, err) {
+	switch {
+	case endedBy(r.ctx, err, errStopping): // the run does not count
 		outcome, name = Outcome{Kind: Released}, "released"
+	case endedBy(r.ctx, err, ErrUnwanted):
+		outcome, name = Outcome{Kind: Done}, "done"
 	}
 
 	return r.write(outcome, name)

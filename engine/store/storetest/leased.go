@@ -38,7 +38,7 @@ func storedLeased(t *testing.T, p *probe) {
 	}
 
 	lease := queue.Lease{JobID: first, Fence: 1}
-	held, err := p.Queue.Extend(t.Context(), []queue.Lease{lease}, 2*time.Minute)
+	held, _, err := p.Queue.Extend(t.Context(), []queue.Lease{lease}, 2*time.Minute)
 	p.ok(err)
 
 	if len(held) != 1 || held[0] != lease {
@@ -48,7 +48,7 @@ func storedLeased(t *testing.T, p *probe) {
 		t.Errorf("claimed %+v after the lease was prolonged", jobs)
 	}
 
-	_, err = p.Queue.Extend(t.Context(), []queue.Lease{lease}, -time.Second)
+	_, _, err = p.Queue.Extend(t.Context(), []queue.Lease{lease}, -time.Second)
 	p.ok(err)
 	taken := claim() // its process is gone
 	if len(taken) != 1 || taken[0].ID != first || taken[0].Attempt != 2 {

@@ -228,7 +228,7 @@ func takenOver(t *testing.T, p *probe) {
 	}
 
 	p.lost(p.Store.Settle(t.Context(), first.Lease, queue.Outcome{Kind: queue.Done}))
-	if held, err := p.Store.Extend(t.Context(), []queue.Lease{first.Lease}, time.Hour); err != nil || len(held) != 0 {
+	if held, _, err := p.Store.Extend(t.Context(), []queue.Lease{first.Lease}, time.Hour); err != nil || len(held) != 0 {
 		t.Fatalf("extended a lost lease: %v, %v", held, err)
 	}
 
@@ -261,7 +261,7 @@ func extended(t *testing.T, p *probe) {
 		t.Fatal(err)
 	}
 
-	held, err := p.Store.Extend(t.Context(), leases, time.Hour)
+	held, _, err := p.Store.Extend(t.Context(), leases, time.Hour)
 	if err != nil || len(held) != 299 {
 		t.Fatalf("held %d, %v; want 299", len(held), err)
 	}
