@@ -74,11 +74,6 @@ func morePairs() (more []pair) {
 
 // known are pairs with a fault that is not fixed yet. The test fails when a pair of the list no longer fails: then its line must go.
 var known = []string{
-	"turn: run the turn + cancel the turn",
-	"edited turn with a question: run the turn + edit the message",
-	"turn with a demand: run the turn + cancel the turn",
-	"new task: accept message 1 of a task + accept message 2 of a task",
-	"failed turn: give the turn up + retry the turn",
 }
 
 // TestPairs runs each pair of operations in many orders.
