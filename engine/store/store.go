@@ -44,7 +44,7 @@ const File = database.File
 type Options struct {
 	// URL is "sqlite" (a file in DataDir, the default) or "postgres://…" as PostgreSQL's own tools read it.
 	URL string
-	// DataDir holds the SQLite file inbox.db and is created when missing. PostgreSQL does not need it.
+	// DataDir holds the SQLite file inbox.db and is created when missing. For PostgreSQL it keeps the newest timeline; empty = this process only.
 	DataDir string
 	// Connections bounds the PostgreSQL connections of this node, 16 by default; one more is kept by Listen.
 	Connections int

@@ -20,7 +20,7 @@ func processesOf(ctx context.Context, url string, life time.Duration, times int)
 		return nil, err
 	}
 
-	pool := openPostgresPool(config, 1, life)
+	pool := openPostgresPool(config, 1, life, nil)
 	defer func() { err = errors.Join(err, pool.Close()) }()
 
 	for range times {

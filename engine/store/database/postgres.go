@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -32,9 +33,13 @@ const maxAttempts = 8
 type postgresEngine struct {
 	statements
 	config      *pgconn.Config
+	primary     *primary
 	connections int
 	announcer   *announcer
 	logger      logger
+
+	endLooks context.CancelFunc
+	looks    sync.WaitGroup
 }
 
 func openPostgres(ctx context.Context, options Options) (Engine, error) {
@@ -43,7 +48,17 @@ func openPostgres(ctx context.Context, options Options) (Engine, error) {
 		return nil, fault.Wrap(fault.Malformed, "database_url is not a PostgreSQL URL", err)
 	}
 
-	pool := openPostgresPool(config, options.Connections, connectionLife)
+	known, err := openPrimary(options.DataDir, options.Logger)
+	if err != nil {
+		return nil, err
+	}
+	servers := known.servers(config)
+	if len(servers) > 1 {
+		known.look(ctx, servers) // the first one may be a former primary
+	}
+	known.guard(config)
+
+	pool := openPostgresPool(config, options.Connections, connectionLife, known.current)
 	err = makeSchema(ctx, pool, config.RuntimeParams["search_path"])
 	if err == nil {
 		err = migrateOrKeep(ctx, pool, postgresSchema, options.AsFound)
@@ -53,10 +68,13 @@ func openPostgres(ctx context.Context, options Options) (Engine, error) {
 	}
 
 	e := &postgresEngine{
-		statements: statements{pool: pool, failed: postgresFault}, config: config, connections: options.Connections,
+		statements: statements{pool: pool, failed: postgresFault}, config: config, primary: known, connections: options.Connections,
 		logger: options.Logger,
 	}
 	e.lost = e.lostRead
+	looking, end := context.WithCancel(context.Background())
+	e.endLooks = end
+	e.looks.Go(func() { known.lookAround(looking, servers) })
 	e.announcer = startAnnouncer(pool, options.Logger)
 	return e, nil
 }
@@ -126,12 +144,18 @@ func (e *postgresEngine) once(ctx context.Context, work func(Session) error) (lo
 	err = connection.Raw(func(driverConnection any) error {
 		session := &postgresSession{connection: driverConnection.(*postgres.Connection)}
 		result = guarded(work, session)
-		before := result != nil
+		before, wire := result != nil, session.connection.Wire()
+		if !before && !e.primary.current(wire) {
+			before, lost, result = true, true, errReplaced()
+		}
 		if !before {
 			result = session.commit(ctx)
+			if result == nil && session.begun && !e.primary.current(wire) {
+				result = errReplaced() // the new primary may not have it
+			}
 		}
 
-		if session.connection.Wire().IsClosed() && ctx.Err() == nil {
+		if wire.IsClosed() && ctx.Err() == nil {
 			lost = before || readOnly(result) // of a read-only transaction nothing is kept, whatever was asked for
 			e.renew()
 		}
@@ -140,6 +164,11 @@ func (e *postgresEngine) once(ctx context.Context, work func(Session) error) (lo
 	})
 
 	return lost, errors.Join(result, hideBadConnection(err))
+}
+
+// errReplaced is the error of a transaction on a server that was replaced meanwhile.
+func errReplaced() error {
+	return Unavailable("commit", errors.New("a newer primary has replaced the database server"))
 }
 
 func (e *postgresEngine) Reader() Querier { return &e.statements }
@@ -160,6 +189,8 @@ func (e *postgresEngine) Ping(ctx context.Context) error {
 }
 
 func (e *postgresEngine) Close() error {
+	e.endLooks()
+	e.looks.Wait()
 	e.announcer.stop()
 	return errors.Join(e.close(), e.pool.Close())
 }
@@ -278,7 +309,8 @@ const plannerSettings = "SET random_page_cost = 1.1; SET jit = off"
 
 // openPostgresPool makes the pool; it connects when it is first used. Connections that were made together do not end
 // together: each draws its life.
-func openPostgresPool(config *pgconn.Config, connections int, life time.Duration) *sql.DB {
+// Connections for which usable is false are replaced, too; nil = none.
+func openPostgresPool(config *pgconn.Config, connections int, life time.Duration, usable func(*pgconn.PgConn) bool) *sql.DB {
 	pool := sql.OpenDB(&postgres.Connector{
 		Config: config,
 		Prepare: func(ctx context.Context, connection *pgconn.PgConn) error {
@@ -290,7 +322,7 @@ func openPostgresPool(config *pgconn.Config, connections int, life time.Duration
 		},
 		Fit: func(connection *pgconn.PgConn) bool {
 			end, ok := connection.CustomData()[lifeEnd].(time.Time)
-			return !ok || !time.Now().After(end)
+			return (usable == nil || usable(connection)) && (!ok || !time.Now().After(end))
 		},
 	})
 
@@ -310,6 +342,12 @@ func unusablePostgres(config *pgconn.Config, err error) string {
 	}
 
 	text := "PostgreSQL at " + strings.Join(hosts, ", ") + " cannot be used; "
+	if former, is := errors.AsType[*formerPrimary](err); is {
+		return text + former.Error()
+	}
+	if other, is := errors.AsType[*otherCluster](err); is {
+		return text + other.Error()
+	}
 	if errors.Is(err, pgconn.ErrReadOnlyConnection) || readOnly(err) {
 		return text + "it is read-only: name the primary in database_url, or make the server writable"
 	}
