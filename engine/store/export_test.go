@@ -65,3 +65,6 @@ func (s *Store) Tables(ctx context.Context) (tables []string, err error) {
 func sqliteURL(path string) string {
 	return "file:" + path + "?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=foreign_keys(ON)"
 }
+
+// Sweep removes what has ended, as the background sweep does.
+func (s *Store) Sweep(ctx context.Context) error { return s.sweepOnce(ctx, auditRows) }

@@ -39,7 +39,7 @@ var blobColumns = []string{
 // discard notes contents that may not be needed any more.
 func (t *transaction) discard(ctx context.Context, digests ...string) error {
 	for _, digest := range digests {
-		if err := t.sql.Do(ctx, putGarbage, digest, nowMicros()); err != nil {
+		if err := t.sql.Do(ctx, putGarbage, digest, t.nowMicros()); err != nil {
 			return err
 		}
 	}
@@ -161,7 +161,7 @@ func (s contentStore) SweepBlobs(ctx context.Context, blobs Blobs, idle time.Dur
 			return deleted, err
 		}
 
-		since := time.Now().Add(-idle) // what is put from now on may be referred to by rows that were read already
+		since := s.now().Add(-idle) // what is put from now on may be referred to by rows that were read already
 		if all == nil && len(contents) > garbageFew {
 			if all, err = s.neededBlobs(ctx); err != nil {
 				return deleted, err
@@ -336,7 +336,7 @@ type IdleBlobs interface {
 // they were. The time is longer than any caller takes from putting a content to writing down that it is needed. One process at a time
 // should sweep; several do no harm.
 func (s contentStore) SweepOrphans(ctx context.Context, blobs IdleBlobs, idle time.Duration) (deleted int, err error) {
-	since := time.Now().Add(-idle) // before the rows are read: what is put from now on is not looked at
+	since := s.now().Add(-idle) // before the rows are read: what is put from now on is not looked at
 	needed, err := s.neededBlobs(ctx)
 	if err != nil {
 		return 0, err

@@ -53,7 +53,7 @@ func (t jobTx) Enqueue(ctx context.Context, job queue.NewJob) error {
 
 	t.wake(ChannelJob, job.Kind)
 	return t.sql.Do(ctx, t.dialect.insertJob, job.ID, job.Kind, job.Partition, partitionKey(job.Kind, job.Partition),
-		state, wait, nowMicros(), job.Payload, share.Group, int64(share.Rank), share.Member, flag(job.Guest))
+		state, wait, t.nowMicros(), job.Payload, share.Group, int64(share.Rank), share.Member, flag(job.Guest))
 }
 
 // until is how far an instant by this node's clock is away, in microseconds; zero for no instant.
@@ -61,7 +61,7 @@ func (t jobTx) until(at time.Time) int64 {
 	if at.IsZero() {
 		return 0
 	}
-	return at.Sub(t.now()).Microseconds()
+	return t.stored(at).Sub(t.now()).Microseconds()
 }
 
 const insertLeased = `INSERT INTO jobs (id, kind, partition_of, partition_key, state, attempt, run_at, lease_owner, lease_until,
@@ -76,7 +76,7 @@ func (t jobTx) EnqueueLeased(ctx context.Context, job queue.NewJob, owner string
 	}
 	share := job.Share()
 	return t.sql.Do(ctx, t.dialect.insertLeased, job.ID, job.Kind, job.Partition, partitionKey(job.Kind, job.Partition),
-		owner, lease.Microseconds(), nowMicros(), job.Payload, share.Group, int64(share.Rank), share.Member, flag(job.Guest))
+		owner, lease.Microseconds(), t.nowMicros(), job.Payload, share.Group, int64(share.Rank), share.Member, flag(job.Guest))
 }
 
 func partitionKey(kind, partition string) string {
@@ -96,14 +96,14 @@ func (t jobTx) SettleJob(ctx context.Context, lease queue.Lease, outcome queue.O
 	case queue.Dead:
 		kind, err := t.settleKind(ctx, true, `UPDATE jobs SET state = 'dead', reason = $3, updated_at = $4, lease_owner = '',
 			lease_until = 0 WHERE id = $1 AND fence = $2 AND state = 'running' RETURNING kind, partition_key`,
-			lease.JobID, lease.Fence, cleaned(outcome.Reason), nowMicros())
+			lease.JobID, lease.Fence, cleaned(outcome.Reason), t.nowMicros())
 		if err == nil && kind != notice.JobKind {
 			t.count(exchange.NoticeJob, kind, exchange.NoticeExample{ID: lease.JobID, Note: outcome.Reason})
 		}
 		return err
 
 	case queue.Released:
-		return t.settle(ctx, false, t.dialect.releaseJob, lease.JobID, lease.Fence, nowMicros())
+		return t.settle(ctx, false, t.dialect.releaseJob, lease.JobID, lease.Fence, t.nowMicros())
 	}
 
 	state, wait, counts := jobReady, t.until(outcome.At), flag(outcome.Kind != queue.Snooze)
@@ -112,7 +112,7 @@ func (t jobTx) SettleJob(ctx context.Context, lease queue.Lease, outcome queue.O
 	}
 
 	return t.settle(ctx, false, t.dialect.returnJob, lease.JobID, lease.Fence, state, flag(outcome.At.IsZero()), wait,
-		cleaned(outcome.Reason), counts, nowMicros())
+		cleaned(outcome.Reason), counts, t.nowMicros())
 }
 
 // returnJob lets a job run again. Its reason stays when the run did not count.
@@ -322,7 +322,7 @@ func (v queueView) Claim(ctx context.Context, claim queue.Claim) ([]queue.Job, e
 		for _, one := range claim.Takes {
 			arguments := []any{
 				claim.Kind, one.Share.Group, int64(one.Share.Rank), one.Share.Member, int64(one.Count),
-				claim.Owner, claim.Lease.Microseconds(), nowMicros(),
+				claim.Owner, claim.Lease.Microseconds(), v.db.nowMicros(),
 			}
 			if err := tx.sql.Each(ctx, tx.dialect.claimShare, arguments, take); err != nil {
 				return err
@@ -346,7 +346,7 @@ func (t jobTx) claimShares(ctx context.Context, claim queue.Claim, take func(row
 		ranks, counts = append(ranks, int64(one.Share.Rank)), append(counts, int64(one.Count))
 	}
 
-	arguments := []any{claim.Kind, groups, ranks, members, counts, claim.Owner, claim.Lease.Microseconds(), nowMicros()}
+	arguments := []any{claim.Kind, groups, ranks, members, counts, claim.Owner, claim.Lease.Microseconds(), t.nowMicros()}
 	return t.sql.Each(ctx, t.dialect.claimShares, arguments, take)
 }
 
@@ -541,7 +541,7 @@ const reviveJob = `UPDATE jobs SET state = CASE WHEN CAST($2 AS BIGINT) > 0 THEN
 func (s jobStore) ReviveJob(ctx context.Context, id string, wait time.Duration) (revived bool, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
 		var kind string
-		revived, err = first(ctx, tx.sql, atNow(tx.transaction, reviveJob), []any{id, max(wait.Microseconds(), 0), nowMicros()}, &kind)
+		revived, err = first(ctx, tx.sql, atNow(tx.transaction, reviveJob), []any{id, max(wait.Microseconds(), 0), s.nowMicros()}, &kind)
 		if err == nil && revived {
 			tx.wake(ChannelJob, kind)
 		}
@@ -565,7 +565,7 @@ func (s jobStore) RetryJob(ctx context.Context, id string) error {
 		var kind string
 		found, err := first(ctx, tx.sql, `UPDATE jobs SET state = CASE WHEN state IN ('dead', 'scheduled') THEN 'ready' ELSE state END,
 			attempt = 0, run_at = `+tx.dialect.now+`, updated_at = $1 WHERE id = $2 AND state <> 'running' RETURNING kind`,
-			[]any{nowMicros(), id}, &kind)
+			[]any{s.nowMicros(), id}, &kind)
 		if err == nil && found {
 			tx.wake(ChannelJob, kind)
 		}

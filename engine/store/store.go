@@ -7,6 +7,7 @@ package store
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -149,6 +150,8 @@ func newStore(db *shared) *Store {
 
 // shared is what all topics of a Store share: the connection and its transactions.
 type shared struct {
+	*storeClock
+
 	engine  database.Engine
 	dialect *dialect
 	options Options
@@ -181,9 +184,13 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 
 	background, cancel := context.WithCancel(context.Background())
 	s := newStore(&shared{
-		engine: opened, dialect: dialects[opened.Kind()], options: options, probe: rand.Text(), cancel: cancel,
+		storeClock: &storeClock{local: options.Now}, engine: opened, dialect: dialects[opened.Kind()], options: options, probe: rand.Text(), cancel: cancel,
 		words: make(chan struct{}, 1), tuning: defaultTuning,
 	})
+	if err := s.setClock(ctx); err != nil {
+		cancel()
+		return nil, errors.Join(err, opened.Close())
+	}
 	if options.AsFound {
 		return s, nil
 	}
@@ -246,7 +253,7 @@ func (d *shared) InTx(ctx context.Context, work func(*Tx) error) error {
 	var words bool
 	begun, done := time.Now(), actOf(ctx)
 	err := d.engine.Transact(ctx, func(running database.Session) error {
-		tx := newTx(running, d.dialect, d.options.Now)
+		tx := newTx(running, d.dialect, d.storeClock)
 		err := work(tx)
 		if err == nil && done != nil {
 			err = tx.Audit(ctx, done.record)
@@ -336,57 +343,6 @@ type deliveryView struct {
 // InTx runs work in one transaction; see Store.InTx.
 func (v deliveryView) InTx(ctx context.Context, work func(delivery.Tx) error) error {
 	return v.deliveryStore.InTx(ctx, func(tx *Tx) error { return work(tx) })
-}
-
-var clockOffset = promauto.NewGauge(prometheus.GaugeOpts{
-	Name: "inbox_clock_offset_seconds", Help: "How far this node's clock is ahead of the database's, measured once a minute.",
-})
-
-const (
-	clockEvery = time.Minute
-	// MaxClockOffset is above which a node's clock is reported. Leases do not depend on it; times that people read do, and
-	// the order of messages that come to different nodes.
-	MaxClockOffset = 2 * time.Second
-)
-
-// ClockOffset returns how far this node's clock is ahead of the database's, within half of the time of one question.
-func (d *shared) ClockOffset(ctx context.Context) (time.Duration, error) {
-	var there int64
-	before := d.options.Now()
-	if _, err := first(ctx, d.engine.Reader(), "SELECT "+d.dialect.now, nil, &there); err != nil {
-		return 0, err
-	}
-
-	after := d.options.Now()
-	return before.Add(after.Sub(before) / 2).Sub(time.UnixMicro(there)), nil
-}
-
-// watchClock warns of a clock that is wrong, until ctx ends.
-func (d *shared) watchClock(ctx context.Context) {
-	ticker := time.NewTicker(clockEvery)
-	defer ticker.Stop()
-
-	for {
-		d.compareClock(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
-}
-
-func (d *shared) compareClock(ctx context.Context) {
-	offset, err := d.ClockOffset(ctx)
-	if err != nil {
-		return // the next caller that needs the database gets the error
-	}
-
-	clockOffset.Set(offset.Seconds())
-	if offset.Abs() > MaxClockOffset {
-		d.options.Logger.WarnContext(ctx, "the clock of this node differs from the database's: let both keep time with NTP",
-			"ahead", offset.Round(time.Millisecond).String())
-	}
 }
 
 // SchemaVersion returns the number of the last migration that the database has.
