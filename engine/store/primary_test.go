@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"inbox/engine/store"
 	"inbox/engine/store/storetest"
 	"inbox/internal/await"
@@ -118,4 +120,37 @@ func TestFrozenPrimaryIsNotUsedAgain(t *testing.T) {
 	if !has(t, other, "after") {
 		t.Error("the node writes to the former primary")
 	}
+}
+
+// TestReplicationIsSeen: the store tells no standby, an asynchronous and a synchronous one from each other.
+func TestReplicationIsSeen(t *testing.T) {
+	server := storetest.NewCluster(t)
+	node := openWith(t, store.Options{URL: storetest.URL(server)})
+	sees := func(standbys int, synchronous bool) func() bool {
+		return func() bool {
+			found, has, err := node.Replication(t.Context())
+			if err != nil || !has || !found.Primary || !found.Seen {
+				t.Fatalf("%+v, %v, %v", found, has, err)
+			}
+			return found.Standbys == standbys && found.Synchronous == synchronous
+		}
+	}
+
+	await.Until(t, "no standby is seen", sees(0, false))
+	server.Standby()
+	await.Until(t, "an asynchronous standby is seen", sees(1, false))
+
+	connection, err := pgx.Connect(t.Context(), storetest.URL(server))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range []string{"ALTER SYSTEM SET synchronous_standby_names = 'standby'", "SELECT pg_reload_conf()"} {
+		if _, err := connection.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := connection.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "a synchronous standby is seen", sees(1, true))
 }

@@ -345,6 +345,18 @@ func (v deliveryView) InTx(ctx context.Context, work func(delivery.Tx) error) er
 	return v.deliveryStore.InTx(ctx, func(tx *Tx) error { return work(tx) })
 }
 
+// Replication returns what PostgreSQL says about its standbys; false on SQLite, which has none.
+func (d *shared) Replication(ctx context.Context) (found database.Replication, has bool, err error) {
+	replicated, has := d.engine.(interface {
+		Replication(ctx context.Context) (database.Replication, error)
+	})
+	if !has {
+		return found, false, nil
+	}
+	found, err = replicated.Replication(ctx)
+	return found, true, err
+}
+
 // SchemaVersion returns the number of the last migration that the database has.
 func (d *shared) SchemaVersion(ctx context.Context) (int64, error) {
 	var version int64

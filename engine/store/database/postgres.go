@@ -302,6 +302,11 @@ func readOnly(err error) bool {
 // lifeEnd is where a connection keeps when it has lived its time.
 const lifeEnd = "inbox: life ends"
 
+// sessionSettings bound how long PostgreSQL keeps the locks of a node that hangs in a transaction (longer than maxWait), and of one whose
+// machine is gone.
+const sessionSettings = "SET idle_in_transaction_session_timeout = '60s'; " +
+	"SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
+
 // plannerSettings are for statements that read few rows: by its defaults, which are for disks that turn, PostgreSQL reads and sorts all of
 // a range of an index for the newest fifty, and compiles statements for longer than they run. They are no parameters of the connection,
 // which proxies refuse.
@@ -314,7 +319,7 @@ func openPostgresPool(config *pgconn.Config, connections int, life time.Duration
 	pool := sql.OpenDB(&postgres.Connector{
 		Config: config,
 		Prepare: func(ctx context.Context, connection *pgconn.PgConn) error {
-			if _, err := connection.Exec(ctx, plannerSettings).ReadAll(); err != nil {
+			if _, err := connection.Exec(ctx, plannerSettings+"; "+sessionSettings).ReadAll(); err != nil {
 				return err
 			}
 			connection.CustomData()[lifeEnd] = time.Now().Add(life + rand.N(life/3+1))
@@ -347,6 +352,16 @@ func unusablePostgres(config *pgconn.Config, err error) string {
 	}
 	if other, is := errors.AsType[*otherCluster](err); is {
 		return text + other.Error()
+	}
+	if failure, is := errors.AsType[*pgconn.PgError](err); is {
+		switch failure.Code {
+		case "42P05", "26000":
+			return text + "a pooler gives each transaction another session, which loses prepared statements, LISTEN and locks: set pool_mode = session " +
+				"for this database in PgBouncer, or connect without it"
+		case "53300":
+			return text + "no connection is free: raise max_connections of PostgreSQL, or the limit of the role, the database or the pooler; " +
+				"each node needs up to 19 for each of its domains"
+		}
 	}
 	if errors.Is(err, pgconn.ErrReadOnlyConnection) || readOnly(err) {
 		return text + "it is read-only: name the primary in database_url, or make the server writable"
