@@ -70,6 +70,7 @@ func newEngine(ctx context.Context, below *agentSet) (*engine, error) {
 	e.availability = availability{
 		disk: e.disk, guests: newGuestDiskGuard(e.config), lists: e.lists,
 		backlog: pipeline.NewBacklog(e.store, e.config.Limits.Backlog, e.names, e.logger),
+		clock:   e.store.ClockWrong,
 	}
 
 	e.meter, e.guestNets = e.newMeter(), moderation.NewNetworks(e.networkKey)
@@ -244,11 +245,14 @@ type availability struct {
 	guests  *disk.Guard // full earlier: what is left is for senders with proof
 	lists   *senderLists
 	backlog *pipeline.Backlog
+	clock   func() time.Duration // how wrong this node's clock is; 0 = not too wrong to work
 }
 
 // Closed returns why an agent takes no message; an empty name stands for the operator's own mailbox.
 func (a availability) Closed(agent string) exchange.Closure {
 	switch {
+	case a.clock() != 0:
+		return exchange.ClosedClock
 	case a.disk.Full():
 		return exchange.ClosedDisk
 	case agent == "":

@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"inbox/engine/store"
+	"inbox/internal/clock"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )
@@ -18,7 +22,7 @@ const shortLife = 7 * 24 * time.Hour
 // and take no node out: all nodes have the same ones, and a message for an agent whose back end is down is taken and waits.
 func (w *web) readiness() []httpserver.Check {
 	checks := []httpserver.Check{
-		{Name: "database", Run: w.store.Probe, Remedy: "start the database, or correct database_url; nothing that was acknowledged is lost"},
+		{Name: "database", Run: w.store.Probe, Remedy: "start the database, or correct database_url; the log says if a server is refused as a former primary"},
 		{
 			Name: "queue", Run: func(context.Context) error { return w.queue.Check() },
 			Remedy: "look into the log for \"claim jobs\"; when the database answers again, the queue goes on by itself",
@@ -29,6 +33,7 @@ func (w *web) readiness() []httpserver.Check {
 			}
 			return nil
 		}, Remedy: "make room where data_dir is, or lower limits.free_disk"},
+		{Name: "clock", Run: func(context.Context) error { return w.checkClock() }, Remedy: "let this machine and the database's keep time with NTP; the node goes on as soon as they agree"},
 		{Name: "listeners", Run: w.checkListeners, Remedy: "look into the log for the listener that ended; restart the server"},
 		{
 			Name: "self-probe", Run: func(ctx context.Context) error { return w.probe.check(ctx) }, Bystander: true,
@@ -52,6 +57,54 @@ func (w *web) readiness() []httpserver.Check {
 		}
 	}
 	return checks
+}
+
+// checkClock reports a clock with which this node does no work.
+func (r *resources) checkClock() error {
+	offset := r.store.ClockWrong().Round(time.Second)
+	if offset == 0 {
+		return nil
+	}
+	direction := "ahead of"
+	if offset < 0 {
+		direction = "behind"
+	}
+	return fault.Newf(fault.Unavailable, "the clock of this node is %s %s the database's; at most %s is allowed", offset.Abs(), direction, store.MaxWorkingOffset)
+}
+
+// clockPoll is how often a node looks whether its clock has become right or wrong. That asks no one.
+const clockPoll = time.Second
+
+// awaitClock waits until the clock of this node is right, or is not any more.
+func (r *resources) awaitClock(ctx context.Context, right bool) error {
+	for (r.store.ClockWrong() == 0) != right {
+		if err := clock.Sleep(ctx, clockPoll); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// whileInTime does work that stored times decide or that leaves this node, whenever the clock of this node is right, until ctx ends.
+func (r *resources) whileInTime(ctx context.Context, works ...func(context.Context) error) error {
+	for r.awaitClock(ctx, true) == nil {
+		group, inTime := errgroup.WithContext(ctx)
+		inTime, stop := context.WithCancel(inTime)
+		for _, work := range works {
+			group.Go(func() error { return work(inTime) })
+		}
+		_ = r.awaitClock(inTime, false)
+		stop()
+
+		err := ignoreCancelled(group.Wait())
+		switch {
+		case ctx.Err() != nil || err != nil && r.store.ClockWrong() == 0:
+			return err
+		case err != nil:
+			r.logger.WarnContext(ctx, "work did not stop in time for a wrong clock", "error", err)
+		}
+	}
+	return nil
 }
 
 // checkBackEnds counts the agents whose back ends are down, on whichever node that was noted. Their names are not for everyone who asks.

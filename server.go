@@ -325,24 +325,16 @@ func (s *Server) serveEdge(ctx context.Context, edge *errgroup.Group) {
 // background runs what must outlive the listeners: requests that wait for an answer need the queue.
 func (s *Server) background(ctx context.Context) *errgroup.Group {
 	back, ctx := errgroup.WithContext(ctx)
-	back.Go(func() error { return s.queue.Run(ctx) })
 	back.Go(func() error { return s.store.Listen(ctx) })
 	back.Go(func() error { return s.store.IndexWords(ctx) })
-	back.Go(func() error { return s.demands.Run(ctx) })
-	back.Go(func() error { return s.notices.Run(ctx) })
 	back.Go(func() error { return s.runLists(ctx) })
 	back.Go(func() error { return s.runMeter(ctx) })
 	back.Go(func() error { return s.availability.backlog.Run(ctx) })
-	back.Go(func() error { return s.sweepBlobs(ctx) })
-	back.Go(func() error { return s.retain(ctx) })
-	back.Go(func() error { return s.countHours(ctx) })
 	back.Go(func() error { return s.signNode(ctx) })
 	back.Go(func() error { return s.runTokens(ctx) })
-	back.Go(func() error { return s.runErasures(ctx) })
 	back.Go(func() error { return s.serveTools(ctx) })
-	back.Go(func() error { return s.pipeline.ExpireTools(ctx) })
 	back.Go(func() error {
-		return s.pipeline.EndTakeovers(ctx, func() time.Duration { return s.now().config.Operator.TakeoverIdle })
+		return s.whileInTime(ctx, s.queue.Run, s.demands.Run, s.notices.Run, s.sweepBlobs, s.retain, s.countHours, s.runErasures, s.pipeline.ExpireTools, s.endTakeovers)
 	})
 
 	for module := range s.channels.All() {
@@ -352,6 +344,10 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 	}
 
 	return back
+}
+
+func (s *Server) endTakeovers(ctx context.Context) error {
+	return s.pipeline.EndTakeovers(ctx, func() time.Duration { return s.now().config.Operator.TakeoverIdle })
 }
 
 // Close ends a server that is not going to run.

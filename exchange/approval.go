@@ -97,6 +97,7 @@ const (
 	ClosedPaused  Closure = "paused"  // by the operator
 	ClosedBacklog Closure = "backlog" // too many messages wait for it
 	ClosedDisk    Closure = "disk"    // the server has no room
+	ClosedClock   Closure = "clock"   // the clock of the server is wrong
 )
 
 // Effects of a ListEntry on ListBlock.

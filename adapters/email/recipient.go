@@ -121,6 +121,8 @@ func (r *recipients) closedTo(to recipient) *smtp.SMTPError {
 		return answer(452, smtp.EnhancedCode{4, 2, 2}, "Too many mails wait in this mailbox, please try again later")
 	case exchange.ClosedDisk:
 		return answer(452, smtp.EnhancedCode{4, 3, 1}, "This server has no room for mail right now, please try again later")
+	case exchange.ClosedClock:
+		return answer(451, smtp.EnhancedCode{4, 3, 0}, "This server cannot accept mail right now, please try again later")
 	}
 
 	return nil

@@ -441,7 +441,7 @@ func TestClosedMailboxes(t *testing.T) {
 	s := start(t, func(o *Options) {
 		o.Closed = func(agent string) exchange.Closure {
 			closed := reason.Load().(exchange.Closure)
-			if agent == "" && closed != exchange.ClosedDisk {
+			if agent == "" && closed != exchange.ClosedDisk && closed != exchange.ClosedClock {
 				return ""
 			}
 			return closed
@@ -451,6 +451,7 @@ func TestClosedMailboxes(t *testing.T) {
 		exchange.ClosedPaused:  {"550 5.2.1 ", "250"},
 		exchange.ClosedBacklog: {"452 4.2.2 ", "250"},
 		exchange.ClosedDisk:    {"452 4.3.1 ", "452 4.3.1 "},
+		exchange.ClosedClock:   {"451 4.3.0 ", "451 4.3.0 "},
 	} {
 		w := s.greet()
 		reason.Store(closed)

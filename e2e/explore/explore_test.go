@@ -74,6 +74,9 @@ func morePairs() (more []pair) {
 
 // known are pairs with a fault that is not fixed yet. The test fails when a pair of the list no longer fails: then its line must go.
 var known = []string{
+	// A first run is written to its row after 50 ms, which finds the cancellation and ends the run: a write before each run would cost
+	// every message a transaction.
+	"turn: run the turn + cancel the turn",
 }
 
 // TestPairs runs each pair of operations in many orders.

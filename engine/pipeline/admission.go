@@ -127,7 +127,7 @@ func permits(agent agents.Entry, sender normalized.Sender) func(purpose string) 
 }
 
 var closures = promauto.NewCounterVec(prometheus.CounterOpts{
-	Name: "inbox_closed_total", Help: "Messages that were put off before anything was stored, by reason (paused, backlog, disk).",
+	Name: "inbox_closed_total", Help: "Messages that were put off before anything was stored, by reason (paused, backlog, disk, clock).",
 }, []string{"reason"})
 
 // Closed says which agents take nothing just now. It answers from memory: it is asked for every message.
@@ -159,6 +159,7 @@ var closed = map[exchange.Closure]fault.Fault{
 	exchange.ClosedPaused:  {Public: "this agent takes no messages for now", RetryAfter: 10 * time.Minute},
 	exchange.ClosedBacklog: {Public: "too many messages wait for this agent; try again later", RetryAfter: time.Minute},
 	exchange.ClosedDisk:    {Public: "the server cannot store messages right now", RetryAfter: 5 * time.Minute},
+	exchange.ClosedClock:   {Public: "the server cannot accept messages right now", RetryAfter: time.Minute},
 }
 
 // open refuses a message that its agent does not take just now; the peer comes again.

@@ -49,7 +49,7 @@ func TestClosedAgents(t *testing.T) {
 		door := &doorman{}
 		front := &script{name: "echo", answer: says("hi")}
 		e := composed(t, url, func(o *pipeline.Options) { o.Closed = door }, front)
-		for _, reason := range []exchange.Closure{exchange.ClosedPaused, exchange.ClosedBacklog, exchange.ClosedDisk} {
+		for _, reason := range []exchange.Closure{exchange.ClosedPaused, exchange.ClosedBacklog, exchange.ClosedDisk, exchange.ClosedClock} {
 			door.set(reason, false)
 			_, err := e.pipeline.Receive(t.Context(), from("ana", string(reason), "t"))
 			if !fault.Is(err, fault.Unavailable) || fault.Of(err).RetryAfter < time.Minute || fault.Of(err).Public == "" {

@@ -59,7 +59,7 @@ func (s tokenStore) Tokens(ctx context.Context) ([]exchange.Token, error) {
 // RevokeToken ends a token by its id, the sessions of the console that it began, and the links of who it was; fault.NotFound when it is there no more.
 func (s tokenStore) RevokeToken(ctx context.Context, id string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
-		changed, err := tx.sql.Change(ctx, `UPDATE tokens SET revoked_at = $1 WHERE id = $2 AND revoked_at = 0`, nowMicros(), id)
+		changed, err := tx.sql.Change(ctx, `UPDATE tokens SET revoked_at = $1 WHERE id = $2 AND revoked_at = 0`, s.nowMicros(), id)
 		if err == nil && changed == 0 {
 			err = notFound("valid token")
 		}
@@ -135,7 +135,7 @@ func (t auditTx) Audit(ctx context.Context, record exchange.AuditRecord) error {
 		t.count(exchange.NoticeReport, record.Agent, exchange.NoticeExample{ID: record.TurnID, Note: record.Detail})
 	}
 
-	return t.sql.Do(ctx, insertAudit, short(record.ID, maxAuditName), microsOrNow(record.At), short(record.Code, maxAuditName),
+	return t.sql.Do(ctx, insertAudit, short(record.ID, maxAuditName), t.microsOrNow(record.At), short(record.Code, maxAuditName),
 		short(record.TurnID, maxAuditName), short(record.Agent, maxAuditName), short(record.Principal, maxAuditDetail),
 		short(record.Detail, maxAuditDetail))
 }

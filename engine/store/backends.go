@@ -27,7 +27,7 @@ const reopenBackEnd = `UPDATE back_ends SET opened = opened + 1, closed_at = 0, 
 
 // OpenBackEnd opens the breaker of an agent's back end, or notes a probe that failed; see pipeline.BackEndTx.
 func (t backEndTx) OpenBackEnd(ctx context.Context, outage pipeline.BackEnd, same time.Time) (began bool, err error) {
-	now := nowMicros()
+	now := t.nowMicros()
 	reason := short(outage.Reason, maxAuditDetail)
 	inserted, err := t.sql.Change(ctx, openBackEnd, outage.Agent, micros(outage.Since), micros(outage.ProbeAt), reason, now, micros(same))
 	if err != nil {

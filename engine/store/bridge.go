@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,12 +24,15 @@ type Bridge struct {
 	now func() time.Time
 }
 
-// Bridge returns the view of the bridge protocol. now is the clock of the leases; nil = time.Now.
-func (d *shared) Bridge(now func() time.Time) *Bridge {
-	if now == nil {
-		now = time.Now
+// Bridge returns the view of the bridge protocol. now is the clock of the leases; nil = that of the database.
+func (d *shared) Bridge(now func() time.Time) *Bridge { return &Bridge{d, now} }
+
+// instant is the present as a statement writes it.
+func (b *Bridge) instant() string {
+	if b.now == nil {
+		return b.db.dialect.now
 	}
-	return &Bridge{d, now}
+	return strconv.FormatInt(micros(b.now()), 10)
 }
 
 const putBridgeClient = `INSERT INTO bridge_clients (id, updated_at, secret, client) VALUES ($1, $2, $3, $4)
@@ -51,7 +55,7 @@ func (b *Bridge) Register(ctx context.Context, client contract.Client, secret st
 	}
 
 	return b.db.InTx(ctx, func(tx *Tx) error {
-		return tx.sql.Do(ctx, putBridgeClient, client.ID, nowMicros(), secret, cleaned(string(encoded)))
+		return tx.sql.Do(ctx, putBridgeClient, client.ID, b.db.nowMicros(), secret, cleaned(string(encoded)))
 	})
 }
 
@@ -192,13 +196,12 @@ func callBridge(ctx context.Context, tx *Tx, item contract.Item) error {
 	})
 }
 
-// selectBridgeItems reads what waits for a client; chosen narrows it, the last argument is the limit.
-func selectBridgeItems(client string, query contract.Query, leasable bool, now time.Time) (text string, arguments []any) {
+// selectBridgeItems reads what waits for a client; with a present only what is not leased. The last argument is the limit.
+func selectBridgeItems(client string, query contract.Query, now string) (text string, arguments []any) {
 	arguments = []any{client}
 	text = `SELECT id, status, item FROM bridge_items WHERE client_id = $1 AND acked_at = 0`
-	if leasable {
-		arguments = append(arguments, micros(now))
-		text += ` AND leased_until <= $2`
+	if now != "" {
+		text += ` AND leased_until <= ` + now
 	}
 
 	if len(query.Sessions) > 0 {
@@ -237,7 +240,7 @@ func (b *Bridge) Pending(ctx context.Context, client string, query contract.Quer
 	if !storable(client) {
 		return nil, nil
 	}
-	text, arguments := selectBridgeItems(client, query, false, time.Time{})
+	text, arguments := selectBridgeItems(client, query, "")
 	return readBridgeItems(ctx, b.db.engine.Reader(), text, arguments)
 }
 
@@ -249,16 +252,16 @@ func (b *Bridge) Lease(ctx context.Context, client string, query contract.Query,
 
 	err = b.db.InTx(ctx, func(tx *Tx) error {
 		leased = nil
-		now := b.now()
-		text, arguments := selectBridgeItems(client, query, true, now)
+		now := b.instant()
+		text, arguments := selectBridgeItems(client, query, now)
 		items, err := readBridgeItems(ctx, tx.sql, text, arguments)
 		if err != nil {
 			return err
 		}
 
 		for _, item := range items {
-			taken, err := tx.sql.Change(ctx, `UPDATE bridge_items SET leased_until = $1 WHERE id = $2 AND client_id = $3 AND acked_at = 0 AND leased_until <= $4`,
-				micros(now.Add(duration)), item.ID, client, micros(now))
+			taken, err := tx.sql.Change(ctx, `UPDATE bridge_items SET leased_until = `+now+` + $1
+				WHERE id = $2 AND client_id = $3 AND acked_at = 0 AND leased_until <= `+now, duration.Microseconds(), item.ID, client)
 			if err != nil {
 				return err
 			}
@@ -313,7 +316,7 @@ func (b *Bridge) Ack(ctx context.Context, client string, ids []string) (removed 
 			if !storable(id) {
 				continue
 			}
-			changed, err := tx.sql.Change(ctx, ackBridgeItem, max(nowMicros(), 1), id, client)
+			changed, err := tx.sql.Change(ctx, ackBridgeItem, max(b.db.nowMicros(), 1), id, client)
 			if err != nil {
 				return err
 			}

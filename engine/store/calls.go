@@ -77,7 +77,7 @@ func (t callTx) FinishDispatch(ctx context.Context, id string, response normaliz
 	if err != nil {
 		return false, err
 	}
-	changed, err := t.sql.Change(ctx, finishDispatch, body, microsOrNow(at), cleaned(id))
+	changed, err := t.sql.Change(ctx, finishDispatch, body, t.microsOrNow(at), cleaned(id))
 	return changed > 0, err
 }
 
@@ -154,7 +154,7 @@ const insertToolRequest = `INSERT INTO tool_requests (id, agent, run_id, tool_na
 // InsertToolRequest stores a request unless its id is taken, and returns the status of the row that is there afterwards.
 // Ids, names and agents that no index can hold are fault.Malformed.
 func (t callTx) InsertToolRequest(ctx context.Context, r exchange.ToolRequest) (status string, err error) {
-	arguments, err := toolRequestArguments(r)
+	arguments, err := t.toolRequestArguments(r)
 	if err != nil {
 		return "", err
 	}
@@ -168,7 +168,7 @@ func (t callTx) InsertToolRequest(ctx context.Context, r exchange.ToolRequest) (
 	return status, err
 }
 
-func toolRequestArguments(r exchange.ToolRequest) ([]any, error) {
+func (t callTx) toolRequestArguments(r exchange.ToolRequest) ([]any, error) {
 	for name, value := range map[string]string{"request_id": r.ID, "agent": r.Agent, "run_id": r.TurnID, "tool_name": r.ToolName} {
 		if len(value) > maxToolKey {
 			return nil, fault.InField(name, "is longer than 512 bytes")
@@ -178,7 +178,7 @@ func toolRequestArguments(r exchange.ToolRequest) ([]any, error) {
 		}
 	}
 
-	created := microsOrNow(r.CreatedAt)
+	created := t.microsOrNow(r.CreatedAt)
 	return []any{
 		r.ID, r.Agent, r.TurnID, r.ToolName, r.Status, created, micros(r.TimeoutAt), created, cleaned(string(r.Request)), cleaned(string(r.Result)),
 	}, nil
@@ -192,7 +192,7 @@ func (t callTx) EndToolRequest(ctx context.Context, id, status string, result js
 	if !storable(id) {
 		return false, nil
 	}
-	changed, err := t.sql.Change(ctx, endToolRequest, status, cleaned(string(result)), microsOrNow(at), id)
+	changed, err := t.sql.Change(ctx, endToolRequest, status, cleaned(string(result)), t.microsOrNow(at), id)
 	return changed > 0, err
 }
 
@@ -305,7 +305,7 @@ func (r *RunNotes) Claim(ctx context.Context, run map[string]any) (claimed bool,
 	}
 
 	err = r.db.InTx(ctx, func(tx *Tx) error {
-		now := nowMicros()
+		now := r.db.nowMicros()
 		inserted, err := tx.sql.Change(ctx, `INSERT INTO task_runs (id, created_at, updated_at, run) VALUES ($1, $2, $3, $4)
 			ON CONFLICT (id) DO NOTHING`, id, now, now, encoded)
 		claimed = inserted > 0
@@ -362,7 +362,7 @@ func (r *RunNotes) Update(
 
 	err = r.db.InTx(ctx, func(tx *Tx) error {
 		changed = nil
-		held, err := tx.sql.Change(ctx, `UPDATE task_runs SET updated_at = $1 WHERE id = $2`, micros(time.Now()), runID) // holds the row
+		held, err := tx.sql.Change(ctx, `UPDATE task_runs SET updated_at = $1 WHERE id = $2`, micros(r.db.now()), runID) // holds the row
 		if err != nil || held == 0 {
 			return err
 		}
@@ -416,7 +416,7 @@ func (t callTx) InsertTaskRun(ctx context.Context, run exchange.TaskRun) (insert
 		return false, fault.New(fault.TooLarge, "what the run is begun with is over 64 KiB")
 	}
 
-	now := nowMicros()
+	now := t.nowMicros()
 	changed, err := t.sql.Change(ctx, insertTaskRun, key, now, now, string(run.Started), run.Owner, run.TurnID)
 	return changed > 0, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"time"
 
 	"inbox/exchange"
 )
@@ -46,7 +45,7 @@ func (s arrivalStore) headsFor(ctx context.Context, owner exchange.SessionOwner)
 	r.arrivalStore, r.seen = s, map[string]bool{}
 	if owner != (exchange.SessionOwner{}) {
 		r.owner = ownerKeyOf(owner)
-		r.until, err = readUntil(ctx, s.engine.Reader(), r.owner, time.Now())
+		r.until, err = readUntil(ctx, s.engine.Reader(), r.owner, s.now())
 	}
 	return r, err
 }

@@ -291,7 +291,7 @@ const worsenCondition = `INSERT INTO destinations (channel, destination, paused_
 
 // WorsenCondition notes a failure of a destination; see delivery.Tx.
 func (t deliveryTx) WorsenCondition(ctx context.Context, failure delivery.Condition, deadAfter int) error {
-	now := microsOrNow(failure.UpdatedAt)
+	now := t.microsOrNow(failure.UpdatedAt)
 	var dead int64
 	_, err := first(ctx, t.sql, worsenCondition+` RETURNING dead_at`, []any{
 		failure.Channel, failure.Key, micros(failure.PausedUntil), int64(failure.Opened),

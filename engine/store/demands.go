@@ -97,7 +97,7 @@ func (t demandTx) SettleDemand(ctx context.Context, d policypart.Issuance, from 
 		return false, err
 	}
 
-	arguments := []any{d.Status, resolution, cleaned(string(d.Notes)), microsOrNow(d.UpdatedAt), cleaned(d.TurnID), d.ID, decidedCode(d)}
+	arguments := []any{d.Status, resolution, cleaned(string(d.Notes)), t.microsOrNow(d.UpdatedAt), cleaned(d.TurnID), d.ID, decidedCode(d)}
 	for _, status := range from {
 		arguments = append(arguments, status)
 	}
@@ -165,12 +165,12 @@ func (s demandStore) ClaimDemand(ctx context.Context, id, payment string, notes 
 			return err
 		}
 
-		changed, err := tx.sql.Change(ctx, claimDemand, cleaned(string(notes)), micros(now), id)
+		changed, err := tx.sql.Change(ctx, claimDemand, cleaned(string(notes)), micros(s.stored(now)), id)
 		if claimed = changed > 0; err != nil || !claimed {
 			return err
 		}
 
-		return paymentIsFree(ctx, tx, keepPayment, id, payment, id, micros(now))
+		return paymentIsFree(ctx, tx, keepPayment, id, payment, id, micros(s.stored(now)))
 	})
 	return claimed && err == nil, err
 }
@@ -192,14 +192,14 @@ const noteDemand = `UPDATE demands SET notes = $1, updated_at = $2 WHERE id = $3
 
 // NoteDemand replaces the notes of a demand that is in the status. It reports whether it did.
 func (s demandStore) NoteDemand(ctx context.Context, id, status string, notes json.RawMessage) (bool, error) {
-	return s.changeOne(ctx, noteDemand, cleaned(string(notes)), nowMicros(), cleaned(id), cleaned(status))
+	return s.changeOne(ctx, noteDemand, cleaned(string(notes)), s.nowMicros(), cleaned(id), cleaned(status))
 }
 
 const reviseDemand = `UPDATE demands SET code_hash = $1, notes = $2, updated_at = $3 WHERE id = $4 AND status = 'issued' AND code_hash = $5`
 
 // ReviseDemand replaces the code and the notes of an issued demand that has the code. It reports whether it did.
 func (s demandStore) ReviseDemand(ctx context.Context, id, codeHash, newHash string, notes json.RawMessage) (bool, error) {
-	return s.changeOne(ctx, reviseDemand, cleaned(newHash), cleaned(string(notes)), nowMicros(), cleaned(id), cleaned(codeHash))
+	return s.changeOne(ctx, reviseDemand, cleaned(newHash), cleaned(string(notes)), s.nowMicros(), cleaned(id), cleaned(codeHash))
 }
 
 const selectDemand = `SELECT id, state_hash, turn_id, agent, kind, purpose, status, code_hash, issued_at, expires_at,
@@ -261,6 +261,7 @@ func (s demandStore) demand(ctx context.Context, query, key string) (policypart.
 // DueDemands returns open demands past their expiry, the longest overdue first, at most 500: issued ones at once, claimed
 // ones two minutes later.
 func (s demandStore) DueDemands(ctx context.Context, now time.Time, limit int) ([]policypart.Issuance, error) {
+	now = s.stored(now)
 	return s.demands(ctx, dueDemands, micros(now), micros(now.Add(-claimGrace)), pageSize(limit))
 }
 
@@ -343,7 +344,7 @@ const countDemands = `SELECT COUNT(*) FROM (SELECT 1 FROM demands WHERE ` + open
 
 // CountDemands counts the demands that wait for their asker at now, no further than 10,000.
 func (s demandStore) CountDemands(ctx context.Context, now time.Time) (count int64, err error) {
-	_, err = first(ctx, s.engine.Reader(), countDemands, []any{micros(now), int64(maxCounted)}, &count)
+	_, err = first(ctx, s.engine.Reader(), countDemands, []any{micros(s.stored(now)), int64(maxCounted)}, &count)
 	return count, err
 }
 

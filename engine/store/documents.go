@@ -35,15 +35,15 @@ const selectDocument = `SELECT encoding, value FROM documents WHERE ` + liveDocu
 
 // Get returns a document.
 func (s *State) Get(ctx context.Context, namespace, key string) ([]byte, bool, error) {
-	return getDocument(ctx, s.db.engine.Reader(), namespace, key)
+	return getDocument(ctx, s.db.engine.Reader(), s.db.nowMicros(), namespace, key)
 }
 
-func getDocument(ctx context.Context, from querier, namespace, key string) (value []byte, found bool, err error) {
+func getDocument(ctx context.Context, from querier, now int64, namespace, key string) (value []byte, found bool, err error) {
 	if !storable(namespace) || !storable(key) {
 		return nil, false, nil
 	}
 	var encoding, text string
-	found, err = first(ctx, from, selectDocument, []any{nowMicros(), namespace, key}, &encoding, &text)
+	found, err = first(ctx, from, selectDocument, []any{now, namespace, key}, &encoding, &text)
 	if err != nil || !found {
 		return nil, false, err
 	}
@@ -70,7 +70,7 @@ func (t documentTx) PutDocument(ctx context.Context, namespace, key string, valu
 		return err
 	}
 	encoding, text := encodeBody(value)
-	return t.sql.Do(ctx, putDocument, namespace, key, encoding, text, micros(expires))
+	return t.sql.Do(ctx, putDocument, namespace, key, encoding, text, micros(t.stored(expires)))
 }
 
 const putDocumentIfAbsent = putDocument + ` WHERE documents.expires_at > 0 AND documents.expires_at <= $6`
@@ -111,11 +111,11 @@ func (t documentTx) PutDocumentIfAbsent(
 		return nil, false, err
 	}
 	encoding, text := encodeBody(value)
-	changed, err := t.sql.Change(ctx, putDocumentIfAbsent, namespace, key, encoding, text, micros(expires), nowMicros())
+	changed, err := t.sql.Change(ctx, putDocumentIfAbsent, namespace, key, encoding, text, micros(t.stored(expires)), t.nowMicros())
 	if err != nil || changed > 0 {
 		return value, err == nil, err
 	}
-	current, _, err = getDocument(ctx, t.sql, namespace, key)
+	current, _, err = getDocument(ctx, t.sql, t.nowMicros(), namespace, key)
 	return current, false, err
 }
 
@@ -138,7 +138,7 @@ const swapDocument = `UPDATE documents SET encoding = $1, value = $2, expires_at
 func (t documentTx) swapDocument(ctx context.Context, namespace, key string, old, value []byte, expires time.Time) (bool, error) {
 	encoding, text := encodeBody(value)
 	oldEncoding, oldText := encodeBody(old)
-	changed, err := t.sql.Change(ctx, swapDocument, encoding, text, micros(expires), namespace, key, oldEncoding, oldText, nowMicros())
+	changed, err := t.sql.Change(ctx, swapDocument, encoding, text, micros(t.stored(expires)), namespace, key, oldEncoding, oldText, t.nowMicros())
 	return changed > 0, err
 }
 
@@ -149,10 +149,10 @@ func (t documentTx) Claim(ctx context.Context, claim exchange.Claim) (instead []
 		return nil, err
 	}
 	encoding, text := encodeBody(claim.Value)
-	changed, err := t.sql.Change(ctx, putDocumentIfAbsent, claim.Namespace, claim.Key, encoding, text, micros(claim.Expires), nowMicros())
+	changed, err := t.sql.Change(ctx, putDocumentIfAbsent, claim.Namespace, claim.Key, encoding, text, micros(t.stored(claim.Expires)), t.nowMicros())
 	if err == nil && changed > 0 && claim.Alias != "" && checkDocumentKey(claim.AliasNamespace, claim.Alias) == nil {
 		aliasEncoding, key := encodeBody([]byte(claim.Key))
-		return nil, t.sql.Do(ctx, putDocumentIfAbsent, claim.AliasNamespace, claim.Alias, aliasEncoding, key, int64(0), nowMicros())
+		return nil, t.sql.Do(ctx, putDocumentIfAbsent, claim.AliasNamespace, claim.Alias, aliasEncoding, key, int64(0), t.nowMicros())
 	}
 	if err != nil || changed > 0 {
 		return nil, err
@@ -164,7 +164,7 @@ func (t documentTx) Claim(ctx context.Context, claim exchange.Claim) (instead []
 		}
 	}
 
-	current, found, err := getDocument(ctx, t.sql, claim.Namespace, claim.Key)
+	current, found, err := getDocument(ctx, t.sql, t.nowMicros(), claim.Namespace, claim.Key)
 	if err != nil || !found || bytes.Equal(current, claim.Value) {
 		return nil, err
 	}
@@ -205,16 +205,16 @@ const listDocuments = `SELECT key, encoding, value FROM documents WHERE ` + live
 func (s *State) List(
 	ctx context.Context, namespace, after string, limit int,
 ) (keys []string, values [][]byte, err error) {
-	return documentsAfter(ctx, s.db.engine.Reader(), namespace, after, limit)
+	return documentsAfter(ctx, s.db.engine.Reader(), s.db.nowMicros(), namespace, after, limit)
 }
 
 // ListDocuments is List inside the transaction.
 func (t documentTx) ListDocuments(ctx context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error) {
-	return documentsAfter(ctx, t.sql, namespace, after, limit)
+	return documentsAfter(ctx, t.sql, t.nowMicros(), namespace, after, limit)
 }
 
-func documentsAfter(ctx context.Context, from querier, namespace, after string, limit int) (keys []string, values [][]byte, err error) {
-	arguments := []any{nowMicros(), namespace, cleaned(after), pageSize(limit)}
+func documentsAfter(ctx context.Context, from querier, now int64, namespace, after string, limit int) (keys []string, values [][]byte, err error) {
+	arguments := []any{now, namespace, cleaned(after), pageSize(limit)}
 	err = from.Each(ctx, listDocuments, arguments, func(r row) error {
 		var key, encoding, text string
 		if err := r.Scan(&key, &encoding, &text); err != nil {
@@ -241,7 +241,7 @@ func (s *State) Several(ctx context.Context, namespace string, keys []string) (m
 		return nil, fault.InField("keys", "are more than 100")
 	}
 
-	arguments := []any{nowMicros(), cleaned(namespace)}
+	arguments := []any{s.db.nowMicros(), cleaned(namespace)}
 	for _, key := range keys {
 		if storable(key) {
 			arguments = append(arguments, key)
@@ -272,7 +272,7 @@ func (s *State) Several(ctx context.Context, namespace string, keys []string) (m
 func (s *State) Count(ctx context.Context, namespace string) (int64, error) {
 	var count int64
 	_, err := first(ctx, s.db.engine.Reader(),
-		`SELECT COUNT(*) FROM documents WHERE `+liveDocument+` AND namespace = $2`, []any{nowMicros(), namespace}, &count)
+		`SELECT COUNT(*) FROM documents WHERE `+liveDocument+` AND namespace = $2`, []any{s.db.nowMicros(), namespace}, &count)
 	return count, err
 }
 

@@ -101,7 +101,7 @@ func (s personEraser) BeginErasure(ctx context.Context, names PersonNames, hashe
 		return Receipt{}, err
 	}
 	receipt := Receipt{
-		ID: id.String(), Stage: EraseFind, RequestedBy: by, RequestedAt: time.Now().UTC().Truncate(time.Millisecond),
+		ID: id.String(), Stage: EraseFind, RequestedBy: by, RequestedAt: s.now().UTC().Truncate(time.Millisecond),
 		Identifiers: hashed, Counts: map[string]int64{},
 	}
 	person, err := json.Marshal(names)
@@ -205,7 +205,7 @@ func (t eraseTx) progress(ctx context.Context, id, stage, next, after string, co
 	case EraseClean: // who it is must not stand in what is cleaned
 		return t.sql.Do(ctx, `UPDATE erasures SET person = '' WHERE id = $1`, id)
 	case EraseDone:
-		return t.sql.Do(ctx, `UPDATE erasures SET ended_at = $1 WHERE id = $2`, nowMicros(), id)
+		return t.sql.Do(ctx, `UPDATE erasures SET ended_at = $1 WHERE id = $2`, t.nowMicros(), id)
 	}
 	return nil
 }
@@ -1132,10 +1132,10 @@ func (s personEraser) RepeatErasure(ctx context.Context, receipt Receipt, names 
 			return false, fmt.Errorf("encode person: %w", err)
 		}
 		// Its waits are measured from the moment at which it is wanted.
-		receipt.Stage, receipt.RequestedAt, receipt.Counts, receipt.Remains = EraseFind, time.Now().UTC().Truncate(time.Millisecond), map[string]int64{}, nil
+		receipt.Stage, receipt.RequestedAt, receipt.Counts, receipt.Remains = EraseFind, s.now().UTC().Truncate(time.Millisecond), map[string]int64{}, nil
 		person, ended, receipt.EndedAt = string(encoded), time.Time{}, time.Time{}
 	} else if ended.IsZero() {
-		receipt.Stage, ended = EraseDone, time.Now().UTC().Truncate(time.Millisecond)
+		receipt.Stage, ended = EraseDone, s.now().UTC().Truncate(time.Millisecond)
 	}
 	text, err := json.Marshal(receipt)
 	if err != nil {

@@ -218,7 +218,7 @@ func TestErasedPersonIsNowhere(t *testing.T) {
 		if err := s.InTx(ctx, func(tx *Tx) error {
 			tx.CountNotice(exchange.NoticeHeld, "echo", exchange.NoticeExample{ID: newRowID(), Note: "@bob@peer.example proved nothing"})
 			return tx.sql.Do(ctx, `INSERT INTO notices (id, kind, subject, phase, title, text, body, created_at) VALUES ($1, '', '', 'digest', 'One', $2, '{}', $3)`,
-				newRowID(), "1 message was held, of bob@peer.example", nowMicros())
+				newRowID(), "1 message was held, of bob@peer.example", time.Now().UnixMicro())
 		}); err != nil {
 			t.Fatal(err)
 		}

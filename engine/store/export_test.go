@@ -83,3 +83,6 @@ func sqliteURL(path string) string {
 
 // Discard notes contents that may not be needed any more.
 func (t *Tx) Discard(ctx context.Context, digests ...string) error { return t.discard(ctx, digests...) }
+
+// Sweep removes what has ended, as the background sweep does.
+func (s *Store) Sweep(ctx context.Context) error { return s.sweepOnce(ctx, auditRows) }

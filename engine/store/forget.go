@@ -219,7 +219,7 @@ func (t erasureTx) forgetReplies(ctx context.Context, turnID string) error {
 			return fmt.Errorf("encode response %s: %w", id, err)
 		}
 
-		if err := t.sql.Do(ctx, `UPDATE replies SET response = $1, deleted_at = $2 WHERE id = $3`, string(body), nowMicros(), id); err != nil {
+		if err := t.sql.Do(ctx, `UPDATE replies SET response = $1, deleted_at = $2 WHERE id = $3`, string(body), t.nowMicros(), id); err != nil {
 			return err
 		}
 		if err := t.replies().amendOutcome(ctx, turnID, id, &left); err != nil {

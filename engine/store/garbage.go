@@ -32,7 +32,7 @@ const (
 // discard notes contents that may not be needed any more.
 func (t *transaction) discard(ctx context.Context, digests ...string) error {
 	for _, digest := range digests {
-		if err := t.sql.Do(ctx, putGarbage, digest, nowMicros()); err != nil {
+		if err := t.sql.Do(ctx, putGarbage, digest, t.nowMicros()); err != nil {
 			return err
 		}
 	}
@@ -157,7 +157,7 @@ func (s contentStore) SweepBlobs(ctx context.Context, blobs Blobs, idle time.Dur
 		}
 
 		if all == nil { // the rows are read once, however many pages there are and however long they take
-			since = time.Now().Add(-idle)
+			since = s.now().Add(-idle)
 		}
 		if all == nil && len(contents) > garbageFew {
 			if all, err = s.neededBlobs(ctx); err != nil {
@@ -341,7 +341,7 @@ type IdleBlobs interface {
 // they were. The time is longer than any caller takes from putting a content to writing down that it is needed. One process at a time
 // should sweep; several do no harm.
 func (s contentStore) SweepOrphans(ctx context.Context, blobs IdleBlobs, idle time.Duration) (deleted int, err error) {
-	since := time.Now().Add(-idle) // before the rows are read: what is put from now on is not looked at
+	since := s.now().Add(-idle) // before the rows are read: what is put from now on is not looked at
 	needed, err := s.neededBlobs(ctx)
 	if err != nil {
 		return 0, err

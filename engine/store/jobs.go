@@ -59,7 +59,7 @@ func (t jobTx) Enqueue(ctx context.Context, job queue.NewJob) error {
 
 	t.wake(ChannelJob, job.Kind)
 	return t.sql.Do(ctx, t.dialect.insertJob, job.ID, job.Kind, job.Partition, partitionKey(job.Kind, job.Partition),
-		state, wait, nowMicros(), job.Payload, share.Group, int64(share.Rank), share.Member, flag(job.Guest))
+		state, wait, t.nowMicros(), job.Payload, share.Group, int64(share.Rank), share.Member, flag(job.Guest))
 }
 
 // until is how far an instant by this node's clock is away, in microseconds; zero for no instant.
@@ -67,7 +67,7 @@ func (t jobTx) until(at time.Time) int64 {
 	if at.IsZero() {
 		return 0
 	}
-	return at.Sub(t.now()).Microseconds()
+	return t.stored(at).Sub(t.now()).Microseconds()
 }
 
 const insertLeased = `INSERT INTO jobs (id, kind, partition_of, partition_key, state, attempt, run_at, lease_owner, lease_until,
@@ -82,7 +82,7 @@ func (t jobTx) EnqueueLeased(ctx context.Context, job queue.NewJob, owner string
 	}
 	share := job.Share()
 	return t.sql.Do(ctx, t.dialect.insertLeased, job.ID, job.Kind, job.Partition, partitionKey(job.Kind, job.Partition),
-		owner, lease.Microseconds(), nowMicros(), job.Payload, share.Group, int64(share.Rank), share.Member, flag(job.Guest))
+		owner, lease.Microseconds(), t.nowMicros(), job.Payload, share.Group, int64(share.Rank), share.Member, flag(job.Guest))
 }
 
 func partitionKey(kind, partition string) string {
@@ -100,14 +100,14 @@ func (t jobTx) SettleJob(ctx context.Context, lease queue.Lease, outcome queue.O
 		return err
 
 	case queue.Dead:
-		kind, err := t.finish(ctx, t.dialect.buryJob, lease.JobID, lease.Fence, cleaned(outcome.Reason), nowMicros())
+		kind, err := t.finish(ctx, t.dialect.buryJob, lease.JobID, lease.Fence, cleaned(outcome.Reason), t.nowMicros())
 		if err == nil && kind != notice.JobKind {
 			t.count(exchange.NoticeJob, kind, exchange.NoticeExample{ID: lease.JobID, Note: outcome.Reason})
 		}
 		return err
 
 	case queue.Released:
-		return t.putBack(ctx, t.dialect.releaseJob, lease.JobID, lease.Fence, nowMicros())
+		return t.putBack(ctx, t.dialect.releaseJob, lease.JobID, lease.Fence, t.nowMicros())
 	}
 
 	state, wait, counts := jobReady, t.until(outcome.At), flag(outcome.Kind != queue.Snooze)
@@ -116,7 +116,7 @@ func (t jobTx) SettleJob(ctx context.Context, lease queue.Lease, outcome queue.O
 	}
 
 	return t.putBack(ctx, t.dialect.returnJob, lease.JobID, lease.Fence, state, flag(outcome.At.IsZero()), wait,
-		cleaned(outcome.Reason), counts, nowMicros())
+		cleaned(outcome.Reason), counts, t.nowMicros())
 }
 
 // returnJob lets a job run again. Its reason stays when the run did not count.
@@ -365,7 +365,7 @@ func (v queueView) Claim(ctx context.Context, claim queue.Claim) ([]queue.Job, e
 		for _, one := range claim.Takes {
 			arguments := []any{
 				claim.Kind, one.Share.Group, int64(one.Share.Rank), one.Share.Member, int64(one.Count),
-				claim.Owner, claim.Lease.Microseconds(), nowMicros(),
+				claim.Owner, claim.Lease.Microseconds(), v.db.nowMicros(),
 			}
 			if err := tx.sql.Each(ctx, tx.dialect.claimShare, arguments, take); err != nil {
 				return err
@@ -389,7 +389,7 @@ func (t jobTx) claimShares(ctx context.Context, claim queue.Claim, take func(row
 		ranks, counts = append(ranks, int64(one.Share.Rank)), append(counts, int64(one.Count))
 	}
 
-	arguments := []any{claim.Kind, groups, ranks, members, counts, claim.Owner, claim.Lease.Microseconds(), nowMicros()}
+	arguments := []any{claim.Kind, groups, ranks, members, counts, claim.Owner, claim.Lease.Microseconds(), t.nowMicros()}
 	return t.sql.Each(ctx, t.dialect.claimShares, arguments, take)
 }
 
@@ -689,7 +689,7 @@ const reviveJob = `UPDATE jobs SET state = CASE WHEN CAST($2 AS BIGINT) > 0 THEN
 func (s jobStore) ReviveJob(ctx context.Context, id string, wait time.Duration) (revived bool, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
 		var kind string
-		revived, err = first(ctx, tx.sql, atNow(tx.transaction, reviveJob), []any{id, max(wait.Microseconds(), 0), nowMicros()}, &kind)
+		revived, err = first(ctx, tx.sql, atNow(tx.transaction, reviveJob), []any{id, max(wait.Microseconds(), 0), s.nowMicros()}, &kind)
 		if err == nil && revived {
 			tx.wake(ChannelJob, kind)
 		}
@@ -719,7 +719,7 @@ const (
 func (s jobStore) RetryJob(ctx context.Context, id string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		var kind string
-		found, err := first(ctx, tx.sql, atNow(tx.transaction, retryJob), []any{nowMicros(), id}, &kind)
+		found, err := first(ctx, tx.sql, atNow(tx.transaction, retryJob), []any{tx.nowMicros(), id}, &kind)
 		if err == nil && found {
 			tx.wake(ChannelJob, kind)
 		}

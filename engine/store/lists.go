@@ -48,7 +48,7 @@ func (t listTx) PutListEntries(ctx context.Context, entries ...exchange.ListEntr
 		}
 
 		if err := t.sql.Do(ctx, putListEntry, e.ID, e.List, e.Kind, e.Target, e.Agent, e.Effect, cleaned(e.Reason), cleaned(e.Source),
-			microsOrNow(e.CreatedAt), entryKey(e), version); err != nil {
+			t.microsOrNow(e.CreatedAt), entryKey(e), version); err != nil {
 			return err
 		}
 	}
@@ -63,7 +63,7 @@ func (t listTx) RemoveListEntry(ctx context.Context, e exchange.ListEntry) (bool
 		return false, err
 	}
 	var id string
-	return first(ctx, t.sql, removeListEntry, []any{nowMicros(), version, entryKey(e)}, &id)
+	return first(ctx, t.sql, removeListEntry, []any{t.nowMicros(), version, entryKey(e)}, &id)
 }
 
 func entryKey(e exchange.ListEntry) string { return hashKey(e.List, e.Kind, e.Target, e.Agent) }
@@ -157,7 +157,7 @@ func (s listStore) MailFailed(ctx context.Context, failure exchange.MailFailure)
 
 	err = s.InTx(ctx, func(tx *Tx) error {
 		suppressed = false
-		at := microsOrNow(failure.At)
+		at := s.microsOrNow(failure.At)
 		if failure.Kind == exchange.FailureSoft {
 			if err := tx.sql.Do(ctx, putFailure, failure.Address, failure.DeliveryID, at); err != nil {
 				return err

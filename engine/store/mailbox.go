@@ -237,7 +237,7 @@ func (s mailStore) MailRoom(ctx context.Context, key string, charge exchange.Mai
 		return known, err
 	}
 
-	bounds := boundsOfMail(charge, s.options.Now())
+	bounds := boundsOfMail(charge, s.now())
 	used, keys := map[string]int64{}, make([]string, 0, len(bounds.counts))
 	for _, count := range bounds.counts {
 		keys = append(keys, count.Key)

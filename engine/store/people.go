@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -57,7 +56,7 @@ func (t personTx) PutLink(ctx context.Context, link exchange.PersonLink) error {
 	return t.sql.Do(ctx, insertLink, first, second, link.ID, link.Agent,
 		a.Principal, cleaned(a.Issuer), cleaned(a.Subject), cleaned(a.Method), cleaned(string(a.Address)),
 		b.Principal, cleaned(b.Issuer), cleaned(b.Subject), cleaned(b.Method), cleaned(string(b.Address)),
-		link.Digest, microsOrNow(link.LinkedAt), micros(link.Until))
+		link.Digest, t.microsOrNow(link.LinkedAt), micros(link.Until))
 }
 
 // A side that is a token counts while the token does.
@@ -70,7 +69,7 @@ const selectLinksOf = ` FROM links l WHERE (l.first_key = $1 OR l.second_key = $
 // LinksOf returns the links of a principal that are in force for an agent, oldest first, at most 500; an empty agent is any.
 // Whether the issuers of both sides are still trusted is the caller's to say.
 func (s personStore) LinksOf(ctx context.Context, agent, principal string) ([]exchange.PersonLink, error) {
-	now := time.Now()
+	now := s.now()
 	links, err := selectLinks(ctx, s.engine.Reader(), `SELECT `+linkColumns+selectLinksOf, hashKey(principal), cleaned(agent), micros(now), int64(maxPage))
 	counting := links[:0]
 	for i := range links {
@@ -135,7 +134,7 @@ func (t *transaction) endLinks(ctx context.Context, filter exchange.LinkFilter, 
 	}
 	for i := range ended {
 		err := auditTx{t}.Audit(ctx, exchange.AuditRecord{
-			At: time.Now(), Code: exchange.AuditUnlinked, Agent: ended[i].Agent, Principal: end.By,
+			At: t.now(), Code: exchange.AuditUnlinked, Agent: ended[i].Agent, Principal: end.By,
 			Detail: ended[i].Sides[0].Principal + " and " + ended[i].Sides[1].Principal + ": " + end.Reason,
 		})
 		if err != nil {

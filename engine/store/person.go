@@ -231,7 +231,7 @@ func (s personEraser) linkedWith(ctx context.Context, found *personSearch) (link
 			return nil, err
 		}
 		for i := range links {
-			own, other, counts := links[i].With(links[i].Agent, principal, time.Now())
+			own, other, counts := links[i].With(links[i].Agent, principal, s.now())
 			if !counts || found.belongs[other.Principal] != nil || found.query.Believed != nil && (!found.query.Believed(own) || !found.query.Believed(other)) {
 				continue
 			}

@@ -44,7 +44,7 @@ func (t resultTx) PutRunResult(ctx context.Context, result exchange.RunResult) e
 	if err != nil {
 		return err
 	}
-	err = t.sql.Do(ctx, putRunResult, result.TurnID, int64(result.Run), microsOrNow(result.At), cleaned(result.Status), int64(result.Bytes),
+	err = t.sql.Do(ctx, putRunResult, result.TurnID, int64(result.Run), t.microsOrNow(result.At), cleaned(result.Status), int64(result.Bytes),
 		cleaned(string(result.Body)), result.Digest, cleaned(audit), result.LeftOut)
 	if err != nil || result.Run <= exchange.MaxRunResults {
 		return err

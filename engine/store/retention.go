@@ -111,10 +111,11 @@ func (r Retention) groups(kind string) (list []group) {
 	return list
 }
 
-// Retain removes what has reached its end at the instant, until all is done or ctx ends. It works in small transactions with pauses
+// Retain removes what has reached its end at the instant, which is of this node's clock, until all is done or ctx ends. It works in small transactions with pauses
 // between them, after a crash it goes on where it was, and several nodes do no harm to each other. It returns how many messages, or rows of
 // audit and sessions, were changed by kind.
 func (s retentionStore) Retain(ctx context.Context, rules Retention, now time.Time) (map[string]int64, error) {
+	now = s.stored(now)
 	removed := map[string]int64{}
 	for _, kind := range RetentionKinds() {
 		groups := rules.groups(kind)
@@ -191,7 +192,7 @@ func (t retentionTx) moveCursor(ctx context.Context, name, from, to string) erro
 	if from == to {
 		return nil
 	}
-	query, arguments := `UPDATE retention_cursors SET after_id = $1, updated_at = $2 WHERE name = $3 AND after_id = $4`, []any{to, nowMicros(), name, from}
+	query, arguments := `UPDATE retention_cursors SET after_id = $1, updated_at = $2 WHERE name = $3 AND after_id = $4`, []any{to, t.nowMicros(), name, from}
 	if from == "" {
 		query, arguments = `INSERT INTO retention_cursors (name, after_id, updated_at) VALUES ($3, $1, $2)
 			ON CONFLICT (name) DO UPDATE SET after_id = excluded.after_id, updated_at = excluded.updated_at WHERE retention_cursors.after_id = ''`, arguments[:3]
@@ -677,7 +678,7 @@ func (s retentionStore) DropOriginals(ctx context.Context) error {
 
 	// A message that came since the pass began may have the same bytes: ids are in the order of arrival, but for transactions that took
 	// long and for clocks of nodes that differ.
-	if margin := idBefore(time.Now().Add(-lateArrival)); after > margin {
+	if margin := idBefore(s.now().Add(-lateArrival)); after > margin {
 		after = margin
 	}
 	return s.dropLetGo(ctx, slices.Sorted(maps.Keys(letGo)), needed, after)

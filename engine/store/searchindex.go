@@ -182,7 +182,7 @@ func (s searchStore) waiting(ctx context.Context) (changes, rebuild bool, err er
 		}
 		if id, err := uuid.Parse(oldest); err == nil {
 			seconds, nanos := id.Time().UnixTime()
-			lag = max(0, s.options.Now().Sub(time.Unix(seconds, nanos)).Seconds())
+			lag = max(0, s.now().Sub(time.Unix(seconds, nanos)).Seconds())
 		}
 	}
 	if _, err := first(ctx, from, selectSearchState, nil, &number, &before); err != nil {

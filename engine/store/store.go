@@ -7,6 +7,7 @@ package store
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -44,7 +45,7 @@ const File = database.File
 type Options struct {
 	// URL is "sqlite" (a file in DataDir, the default) or "postgres://…" as PostgreSQL's own tools read it.
 	URL string
-	// DataDir holds the SQLite file inbox.db and is created when missing. PostgreSQL does not need it.
+	// DataDir holds the SQLite file inbox.db and is created when missing. For PostgreSQL it keeps the newest timeline; empty = this process only.
 	DataDir string
 	// Connections bounds the PostgreSQL connections of this node, 16 by default; one more is kept by Listen.
 	Connections int
@@ -154,6 +155,8 @@ func newStore(db *shared) *Store {
 
 // shared is what all topics of a Store share: the connection and its transactions.
 type shared struct {
+	*storeClock
+
 	engine  database.Engine
 	dialect *dialect
 	options Options
@@ -189,9 +192,13 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 
 	background, cancel := context.WithCancel(context.Background())
 	s := newStore(&shared{
-		engine: opened, dialect: dialects[opened.Kind()], options: options, probe: rand.Text(), cancel: cancel,
+		storeClock: &storeClock{local: options.Now}, engine: opened, dialect: dialects[opened.Kind()], options: options, probe: rand.Text(), cancel: cancel,
 		words: make(chan struct{}, 1), tuning: defaultTuning,
 	})
+	if err := s.setClock(ctx); err != nil {
+		cancel()
+		return nil, errors.Join(err, opened.Close())
+	}
 	if options.AsFound {
 		return s, nil
 	}
@@ -255,7 +262,7 @@ func (d *shared) InTx(ctx context.Context, work func(*Tx) error) error {
 	var words bool
 	begun, done := time.Now(), actOf(ctx)
 	err := d.engine.Transact(ctx, func(running database.Session) error {
-		tx := newTx(running, d.dialect, d.options.Now)
+		tx := newTx(running, d.dialect, d.storeClock)
 		err := work(tx)
 		if err == nil && done != nil {
 			err = tx.Audit(ctx, done.record)
@@ -349,55 +356,16 @@ func (v deliveryView) InTx(ctx context.Context, work func(delivery.Tx) error) er
 	return v.deliveryStore.InTx(ctx, func(tx *Tx) error { return work(tx) })
 }
 
-var clockOffset = promauto.NewGauge(prometheus.GaugeOpts{
-	Name: "inbox_clock_offset_seconds", Help: "How far this node's clock is ahead of the database's, measured once a minute.",
-})
-
-const (
-	clockEvery = time.Minute
-	// MaxClockOffset is above which a node's clock is reported. Leases do not depend on it; times that people read do, and
-	// the order of messages that come to different nodes.
-	MaxClockOffset = 2 * time.Second
-)
-
-// ClockOffset returns how far this node's clock is ahead of the database's, within half of the time of one question.
-func (d *shared) ClockOffset(ctx context.Context) (time.Duration, error) {
-	var there int64
-	before := d.options.Now()
-	if _, err := first(ctx, d.engine.Reader(), "SELECT "+d.dialect.now, nil, &there); err != nil {
-		return 0, err
+// Replication returns what PostgreSQL says about its standbys; false on SQLite, which has none.
+func (d *shared) Replication(ctx context.Context) (found database.Replication, has bool, err error) {
+	replicated, has := d.engine.(interface {
+		Replication(ctx context.Context) (database.Replication, error)
+	})
+	if !has {
+		return found, false, nil
 	}
-
-	after := d.options.Now()
-	return before.Add(after.Sub(before) / 2).Sub(time.UnixMicro(there)), nil
-}
-
-// watchClock warns of a clock that is wrong, until ctx ends.
-func (d *shared) watchClock(ctx context.Context) {
-	ticker := time.NewTicker(clockEvery)
-	defer ticker.Stop()
-
-	for {
-		d.compareClock(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
-}
-
-func (d *shared) compareClock(ctx context.Context) {
-	offset, err := d.ClockOffset(ctx)
-	if err != nil {
-		return // the next caller that needs the database gets the error
-	}
-
-	clockOffset.Set(offset.Seconds())
-	if offset.Abs() > MaxClockOffset {
-		d.options.Logger.WarnContext(ctx, "the clock of this node differs from the database's: let both keep time with NTP",
-			"ahead", offset.Round(time.Millisecond).String())
-	}
+	found, err = replicated.Replication(ctx)
+	return found, true, err
 }
 
 // SchemaVersion returns the number of the last migration that the database has.

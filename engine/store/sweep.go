@@ -89,44 +89,44 @@ func (s sweeper) sweepOnce(ctx context.Context, keep int64) error {
 		if ceilings[kind] == 0 {
 			return 0
 		}
-		return micros(time.Now().Add(-ceilings[kind]))
+		return micros(s.now().Add(-ceilings[kind]))
 	}
 
 	for _, step := range []struct {
 		query string
 		bound any
 	}{
-		{sweepDocuments, nowMicros()},
+		{sweepDocuments, s.nowMicros()},
 		{sweepOldAudit, since(RetainAudit)},
 		{sweepExcessAudit, keep},
 		{sweepToolRequests, since(RetainTools)},
-		{sweepWatches, micros(time.Now().Add(-exchange.WatchLife))},
-		{sweepRunNotes, micros(time.Now().Add(-runNoteAge))},
-		{sweepPayments, micros(time.Now().Add(-paymentAge))},
-		{sweepConditions, micros(time.Now().Add(-conditionAge))},
-		{sweepRemovedEntries, micros(time.Now().Add(-removedAge))},
-		{sweepCounters, nowMicros()},
-		{sweepFailures, micros(time.Now().Add(-failureAge))},
-		{sweepBridgeItems, micros(time.Now().Add(-ackedAge))},
-		{sweepNoticeWays, micros(time.Now().Add(-noticeAge))},
-		{sweepNotices, micros(time.Now().Add(-noticeAge))},
-		{sweepNoticeConditions, micros(time.Now().Add(-noticeAge))},
-		{sweepConsoleSessions, nowMicros()},
-		{sweepTakeovers, micros(time.Now().Add(-takeoverAge))},
-		{sweepReadMarks, firstID(time.Now().Add(-unreadFor))},
+		{sweepWatches, micros(s.now().Add(-exchange.WatchLife))},
+		{sweepRunNotes, micros(s.now().Add(-runNoteAge))},
+		{sweepPayments, micros(s.now().Add(-paymentAge))},
+		{sweepConditions, micros(s.now().Add(-conditionAge))},
+		{sweepRemovedEntries, micros(s.now().Add(-removedAge))},
+		{sweepCounters, s.nowMicros()},
+		{sweepFailures, micros(s.now().Add(-failureAge))},
+		{sweepBridgeItems, micros(s.now().Add(-ackedAge))},
+		{sweepNoticeWays, micros(s.now().Add(-noticeAge))},
+		{sweepNotices, micros(s.now().Add(-noticeAge))},
+		{sweepNoticeConditions, micros(s.now().Add(-noticeAge))},
+		{sweepConsoleSessions, s.nowMicros()},
+		{sweepTakeovers, micros(s.now().Add(-takeoverAge))},
+		{sweepReadMarks, firstID(s.now().Add(-unreadFor))},
 	} {
 		if err := s.sweepBatches(ctx, step.query, step.bound); err != nil {
 			return err
 		}
 	}
 
-	if err := s.quotas().sweepUnanswered(ctx, time.Now()); err != nil {
+	if err := s.quotas().sweepUnanswered(ctx, s.now()); err != nil {
 		return err
 	}
-	if err := uploadStore(s).sweepUploads(ctx, time.Now().Add(-uploadAge)); err != nil {
+	if err := uploadStore(s).sweepUploads(ctx, s.now().Add(-uploadAge)); err != nil {
 		return err
 	}
-	if err := mailStore(s).sweepMail(ctx, ceilings, time.Now()); err != nil {
+	if err := mailStore(s).sweepMail(ctx, ceilings, s.now()); err != nil {
 		return err
 	}
 	for _, rows := range []struct {
@@ -140,7 +140,7 @@ func (s sweeper) sweepOnce(ctx context.Context, keep int64) error {
 		if ceilings[rows.kind] == 0 {
 			continue
 		}
-		if err := rows.sweep(time.Now().Add(-ceilings[rows.kind])); err != nil {
+		if err := rows.sweep(s.now().Add(-ceilings[rows.kind])); err != nil {
 			return err
 		}
 	}

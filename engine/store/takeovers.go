@@ -95,7 +95,7 @@ func (s takeoverStore) WaitingForOperator(ctx context.Context, agent, threadID s
 // IdleTakeovers returns those that are open and in which no operator did anything since the instant, oldest first.
 func (s takeoverStore) IdleTakeovers(ctx context.Context, before time.Time, limit int) (found []exchange.Takeover, err error) {
 	const query = `SELECT ` + takeoverColumns + ` FROM takeovers WHERE ended_at = 0 AND touched_at <= $1 ORDER BY id LIMIT $2 + 0`
-	err = s.engine.Reader().Each(ctx, query, []any{micros(before), int64(limit)}, func(r row) error {
+	err = s.engine.Reader().Each(ctx, query, []any{micros(s.stored(before)), int64(limit)}, func(r row) error {
 		t, err := scanTakeover(r)
 		found = append(found, t)
 		return err
@@ -285,11 +285,11 @@ const answerKeys = "operator.answers"
 func (t takeoverTx) ClaimAnswer(ctx context.Context, key, turnID string, until time.Time) (instead string, err error) {
 	key = hashKey(key)
 	encoding, text := encodeBody([]byte(turnID))
-	changed, err := t.sql.Change(ctx, putDocumentIfAbsent, answerKeys, key, encoding, text, micros(until), nowMicros())
+	changed, err := t.sql.Change(ctx, putDocumentIfAbsent, answerKeys, key, encoding, text, micros(t.stored(until)), t.nowMicros())
 	if err != nil || changed > 0 {
 		return "", err
 	}
-	value, _, err := getDocument(ctx, t.sql, answerKeys, key)
+	value, _, err := getDocument(ctx, t.sql, t.nowMicros(), answerKeys, key)
 	return string(value), err
 }
 

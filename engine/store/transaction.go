@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"inbox/engine/delivery"
 	"inbox/engine/pipeline"
@@ -47,8 +46,8 @@ type Tx struct {
 }
 
 // newTx puts the topics on one transaction of an engine.
-func newTx(running database.Session, dialect *dialect, now func() time.Time) *Tx {
-	t := &transaction{sql: running, dialect: dialect, now: now}
+func newTx(running database.Session, dialect *dialect, clock *storeClock) *Tx {
+	t := &transaction{storeClock: clock, sql: running, dialect: dialect}
 	return &Tx{
 		t, turnTx{t}, replyTx{t}, deliveryTx{t}, demandTx{t}, callTx{t}, documentTx{t}, jobTx{t}, backEndTx{t}, resultTx{t}, noticeTx{t}, takeoverTx{t}, readTx{t},
 		personTx{t}, listTx{t}, quotaTx{t}, auditTx{t}, erasureTx{t}, retentionTx{t}, eraseTx{t}, searchTx{t},
@@ -57,9 +56,10 @@ func newTx(running database.Session, dialect *dialect, now func() time.Time) *Tx
 
 // transaction is what all topics of a Tx share.
 type transaction struct {
+	*storeClock
+
 	sql     database.Session
 	dialect *dialect
-	now     func() time.Time // this node's clock
 	wakes   []database.Wake
 	tallied []tallied // for the tallies of notices, with the commit
 	words   bool      // the worker of the search index has something to do after the commit

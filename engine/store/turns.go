@@ -394,7 +394,7 @@ func (t *transaction) AppendEvents(ctx context.Context, turnID string, events []
 	for _, event := range events {
 		at := micros(event.At)
 		if at == 0 {
-			at = nowMicros()
+			at = t.nowMicros()
 		}
 		if err := t.appendEvent(ctx, turnID, event.Kind, cleaned(string(event.Body)), at); err != nil {
 			return err

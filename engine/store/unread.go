@@ -39,7 +39,7 @@ func readUntil(ctx context.Context, from querier, owner string, at time.Time) (s
 
 // isUnread reports whether the mark of the turn's conversation does not reach it.
 func (s readStore) isUnread(ctx context.Context, owner string, turn exchange.TurnRecord) (bool, error) {
-	until, err := readUntil(ctx, s.engine.Reader(), owner, time.Now())
+	until, err := readUntil(ctx, s.engine.Reader(), owner, s.now())
 	if err != nil || turn.ID <= until {
 		return false, err
 	}
@@ -73,7 +73,7 @@ func (s readStore) unread(ctx context.Context, owner, until string) (ids []strin
 // there are more than that, or messages that were not looked at.
 func (s readStore) CountUnread(ctx context.Context, owner exchange.SessionOwner) (count exchange.UnreadCount, err error) {
 	key := ownerKeyOf(owner)
-	until, err := readUntil(ctx, s.engine.Reader(), key, time.Now())
+	until, err := readUntil(ctx, s.engine.Reader(), key, s.now())
 	if err != nil {
 		return count, err
 	}

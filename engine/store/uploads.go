@@ -48,14 +48,14 @@ func (s uploadStore) ReserveUpload(ctx context.Context, upload exchange.Upload, 
 		if fits = sum <= most; !fits { // the first row of an agent is inserted whatever its size is
 			return tx.sql.Do(ctx, giveUploadBytes, agent, upload.Size)
 		}
-		return tx.sql.Do(ctx, insertUpload, upload.ID, agent, upload.Size, nowMicros())
+		return tx.sql.Do(ctx, insertUpload, upload.ID, agent, upload.Size, s.nowMicros())
 	})
 	return fits && err == nil, err
 }
 
 // FinishUpload notes that a file is there, under its digest.
 func (s uploadStore) FinishUpload(ctx context.Context, id, digest string) error {
-	return s.InTx(ctx, func(tx *Tx) error { return tx.sql.Do(ctx, finishUpload, cleaned(digest), nowMicros(), id) })
+	return s.InTx(ctx, func(tx *Tx) error { return tx.sql.Do(ctx, finishUpload, cleaned(digest), s.nowMicros(), id) })
 }
 
 // DropUpload forgets a file that did not come in.
@@ -103,7 +103,7 @@ func (t uploadTx) use(ctx context.Context, agent string, parts []normalized.Part
 				return err
 			}
 		}
-		if err := t.sql.Do(ctx, keepUploads, nowMicros(), agent, digest); err != nil {
+		if err := t.sql.Do(ctx, keepUploads, t.nowMicros(), agent, digest); err != nil {
 			return err
 		}
 	}

@@ -88,23 +88,12 @@ func micros(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// microsOrNow is micros for a caller that need not say when.
-func microsOrNow(t time.Time) int64 {
-	if t.IsZero() {
-		return nowMicros()
-	}
-	return t.UnixMicro()
-}
-
 func instant(stored int64) time.Time {
 	if stored == 0 {
 		return time.Time{}
 	}
 	return time.UnixMicro(stored).UTC()
 }
-
-// now is the database's idea of the present where the caller did not say.
-func nowMicros() int64 { return time.Now().UnixMicro() }
 
 // flag is how a truth is stored: SQLite and PostgreSQL share no boolean that both index alike.
 func flag(set bool) int64 {

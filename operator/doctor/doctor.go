@@ -258,6 +258,31 @@ func (d *examiner) database(ctx context.Context) {
 		d.say("clock", email.FindingWarn, "this machine's clock differs by "+offset.Round(time.Millisecond).String()+" from the database's",
 			"let both keep time with NTP")
 	}
+	d.replication(ctx)
+}
+
+// replication says what a failover of the database would lose.
+func (d *examiner) replication(ctx context.Context) {
+	const name, remedy = "replication", "name the standby in PostgreSQL's synchronous_standby_names, with synchronous_commit = on"
+	found, has, err := d.doctor.Store.Replication(ctx)
+	switch {
+	case !has:
+		return
+	case err != nil:
+		d.say(name, email.FindingWarn, fault.InWords(err), "let this role read pg_stat_replication")
+	case !found.Seen:
+		d.say(name, email.FindingWarn, "this role may not see whether a synchronous standby is connected", "GRANT pg_read_all_stats to the role of database_url")
+	case found.Synchronous:
+		d.say(name, email.FindingOK, "a synchronous standby has what is acknowledged", "")
+	case found.Standbys > 0:
+		d.say(name, email.FindingWarn, "the standbys are asynchronous: a failover loses what was acknowledged in the last moments", remedy)
+	default:
+		d.say(name, email.FindingOK, "no standby: what is acknowledged is on one server", "")
+	}
+	if has && err == nil && !found.Primary {
+		d.say("primary", email.FindingWarn, "the server does not say on which timeline it is, so a former primary is not recognised",
+			"let the role of database_url execute pg_current_wal_lsn and pg_walfile_name, or make sure that a former primary takes no writes")
+	}
 }
 
 // disk looks at the room that data_dir has.

@@ -149,6 +149,7 @@ func (e *postgresEngine) Listen(ctx context.Context, notify func(channel, payloa
 
 func (e *postgresEngine) listenOnce(ctx context.Context, notify func(channel, payload string), connected func()) (err error) {
 	var arrived []string
+	moved := e.primary.moved()
 	config := e.config.Copy()
 	config.OnNotification = func(_ *pgconn.PgConn, one *pgconn.Notification) { arrived = append(arrived, one.Payload) }
 	connection, err := pgconn.ConnectConfig(ctx, config)
@@ -168,6 +169,13 @@ func (e *postgresEngine) listenOnce(ctx context.Context, notify func(channel, pa
 	notifyAll(notify)
 	life, cancel := context.WithTimeout(ctx, connectionLife)
 	defer cancel()
+	go func() {
+		select {
+		case <-moved:
+			cancel()
+		case <-life.Done():
+		}
+	}()
 
 	for {
 		for _, payload := range arrived {

@@ -3,8 +3,10 @@ package database
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +22,7 @@ func processesOf(ctx context.Context, url string, life time.Duration, times int)
 		return nil, err
 	}
 
-	pool := openPostgresPool(config, 1, life)
+	pool := openPostgresPool(config, 1, life, nil)
 	defer func() { err = errors.Join(err, pool.Close()) }()
 
 	for range times {
@@ -85,5 +87,37 @@ func TestWantedServer(t *testing.T) {
 	t.Setenv("PGTARGETSESSIONATTRS", "any")
 	if got, err := wantedServer("postgres://u@a/db"); err != nil || got != "any" {
 		t.Errorf("from the environment: %q, %v", got, err)
+	}
+}
+
+// TestSessionsDoNotKeepLocks: PostgreSQL ends a session whose node hangs in a transaction, and one whose machine is gone.
+func TestSessionsDoNotKeepLocks(t *testing.T) {
+	config, err := postgresConfig(storetest.EmptyPostgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := openPostgresPool(config, 1, time.Hour, nil)
+	defer pool.Close()
+
+	for setting, want := range map[string]string{
+		"idle_in_transaction_session_timeout": "1min", "tcp_keepalives_idle": "30", "tcp_keepalives_interval": "10", "tcp_keepalives_count": "3",
+	} {
+		var got string
+		if err := pool.QueryRowContext(t.Context(), "SHOW "+setting).Scan(&got); err != nil || got != want {
+			t.Errorf("%s is %q, %v; want %q", setting, got, err, want)
+		}
+	}
+}
+
+// TestAdviceForWhatStandsBetween: the error of a start names a pooler that loses sessions, and connections that are all in use.
+func TestAdviceForWhatStandsBetween(t *testing.T) {
+	config, err := postgresConfig("postgres://u@db1:5432/inbox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for code, want := range map[string]string{"42P05": "pool_mode = session", "26000": "pool_mode = session", "53300": "max_connections", "57P03": "check database_url"} {
+		if got := unusablePostgres(config, fmt.Errorf("migrate: %w", &pgconn.PgError{Code: code})); !strings.Contains(got, want) || !strings.Contains(got, "db1:5432") {
+			t.Errorf("%s: %q does not say %q", code, got, want)
+		}
 	}
 }

@@ -102,7 +102,7 @@ func (l *Loader) openSchema(ctx context.Context, options Options) error {
 		return fault.Wrap(fault.Malformed, "database_url is not a PostgreSQL URL", err)
 	}
 	l.words, l.failed = postgresSchema, postgresFault
-	l.pool = openPostgresPool(config, 2, connectionLife)
+	l.pool = openPostgresPool(config, 2, connectionLife, nil)
 	if err := makeSchema(ctx, l.pool, config.RuntimeParams["search_path"]); err != nil {
 		return errors.Join(unusable(unusablePostgres(config, err), err), l.pool.Close())
 	}

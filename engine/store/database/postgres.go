@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -32,9 +33,13 @@ const maxAttempts = 8
 type postgresEngine struct {
 	statements
 	config      *pgconn.Config
+	primary     *primary
 	connections int
 	announcer   *announcer
 	logger      logger
+
+	endLooks context.CancelFunc
+	looks    sync.WaitGroup
 }
 
 func openPostgres(ctx context.Context, options Options) (Engine, error) {
@@ -43,7 +48,17 @@ func openPostgres(ctx context.Context, options Options) (Engine, error) {
 		return nil, fault.Wrap(fault.Malformed, "database_url is not a PostgreSQL URL", err)
 	}
 
-	pool := openPostgresPool(config, options.Connections, connectionLife)
+	known, err := openPrimary(options.DataDir, options.Logger)
+	if err != nil {
+		return nil, err
+	}
+	servers := known.servers(config)
+	if len(servers) > 1 {
+		known.look(ctx, servers) // the first one may be a former primary
+	}
+	known.guard(config)
+
+	pool := openPostgresPool(config, options.Connections, connectionLife, known.current)
 	err = makeSchema(ctx, pool, config.RuntimeParams["search_path"])
 	if err == nil {
 		err = migrateOrKeep(ctx, pool, postgresSchema, options.AsFound)
@@ -53,10 +68,13 @@ func openPostgres(ctx context.Context, options Options) (Engine, error) {
 	}
 
 	e := &postgresEngine{
-		statements: statements{pool: pool, failed: postgresFault}, config: config, connections: options.Connections,
+		statements: statements{pool: pool, failed: postgresFault}, config: config, primary: known, connections: options.Connections,
 		logger: options.Logger,
 	}
 	e.lost = e.lostRead
+	looking, end := context.WithCancel(context.Background())
+	e.endLooks = end
+	e.looks.Go(func() { known.lookAround(looking, servers) })
 	e.announcer = startAnnouncer(pool, options.Logger)
 	return e, nil
 }
@@ -125,12 +143,19 @@ func (e *postgresEngine) once(ctx context.Context, work func(Session) error) (lo
 	err = connection.Raw(func(driverConnection any) error {
 		session := &postgresSession{connection: driverConnection.(*postgres.Connection)}
 		result = guarded(work, session)
+		wire := session.connection.Wire()
+		if result == nil && !e.primary.current(wire) { // nothing is committed there
+			lost, result = true, Unavailable("commit", errReplaced)
+		}
 		if result == nil {
 			result = session.commit(ctx)
+			if result == nil && session.begun && !e.primary.current(wire) {
+				result = unknown("commit", errReplaced) // the new primary may not have it
+			}
 		}
 
-		if session.connection.Wire().IsClosed() && ctx.Err() == nil {
-			lost = fault.OutcomeOf(result) == fault.NotDone
+		if wire.IsClosed() && ctx.Err() == nil {
+			lost = lost || fault.OutcomeOf(result) == fault.NotDone
 			e.renew()
 		}
 
@@ -139,6 +164,9 @@ func (e *postgresEngine) once(ctx context.Context, work func(Session) error) (lo
 
 	return lost, errors.Join(result, hideBadConnection(err))
 }
+
+// errReplaced is why a transaction on a server that was replaced meanwhile does not count.
+var errReplaced = errors.New("a newer primary has replaced the database server")
 
 func (e *postgresEngine) Reader() Querier { return &e.statements }
 
@@ -158,6 +186,8 @@ func (e *postgresEngine) Ping(ctx context.Context) error {
 }
 
 func (e *postgresEngine) Close() error {
+	e.endLooks()
+	e.looks.Wait()
 	e.announcer.stop()
 	return errors.Join(e.close(), e.pool.Close())
 }
@@ -269,6 +299,11 @@ func readOnly(err error) bool {
 // lifeEnd is where a connection keeps when it has lived its time.
 const lifeEnd = "inbox: life ends"
 
+// sessionSettings bound how long PostgreSQL keeps the locks of a node that hangs in a transaction (longer than maxWait), and of one whose
+// machine is gone.
+const sessionSettings = "SET idle_in_transaction_session_timeout = '60s'; " +
+	"SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
+
 // plannerSettings are for statements that read few rows: by its defaults, which are for disks that turn, PostgreSQL reads and sorts all of
 // a range of an index for the newest fifty, and compiles statements for longer than they run. They are no parameters of the connection,
 // which proxies refuse.
@@ -276,11 +311,12 @@ const plannerSettings = "SET random_page_cost = 1.1; SET jit = off"
 
 // openPostgresPool makes the pool; it connects when it is first used. Connections that were made together do not end
 // together: each draws its life.
-func openPostgresPool(config *pgconn.Config, connections int, life time.Duration) *sql.DB {
+// Connections for which usable is false are replaced, too; nil = none.
+func openPostgresPool(config *pgconn.Config, connections int, life time.Duration, usable func(*pgconn.PgConn) bool) *sql.DB {
 	pool := sql.OpenDB(&postgres.Connector{
 		Config: config,
 		Prepare: func(ctx context.Context, connection *pgconn.PgConn) error {
-			if _, err := connection.Exec(ctx, plannerSettings).ReadAll(); err != nil {
+			if _, err := connection.Exec(ctx, plannerSettings+"; "+sessionSettings).ReadAll(); err != nil {
 				return err
 			}
 			connection.CustomData()[lifeEnd] = time.Now().Add(life + rand.N(life/3+1))
@@ -288,7 +324,7 @@ func openPostgresPool(config *pgconn.Config, connections int, life time.Duration
 		},
 		Fit: func(connection *pgconn.PgConn) bool {
 			end, ok := connection.CustomData()[lifeEnd].(time.Time)
-			return !ok || !time.Now().After(end)
+			return (usable == nil || usable(connection)) && (!ok || !time.Now().After(end))
 		},
 	})
 
@@ -308,6 +344,22 @@ func unusablePostgres(config *pgconn.Config, err error) string {
 	}
 
 	text := "PostgreSQL at " + strings.Join(hosts, ", ") + " cannot be used; "
+	if former, is := errors.AsType[*formerPrimary](err); is {
+		return text + former.Error()
+	}
+	if other, is := errors.AsType[*otherCluster](err); is {
+		return text + other.Error()
+	}
+	if failure, is := errors.AsType[*pgconn.PgError](err); is {
+		switch failure.Code {
+		case "42P05", "26000":
+			return text + "a pooler gives each transaction another session, which loses prepared statements, LISTEN and locks: set pool_mode = session " +
+				"for this database in PgBouncer, or connect without it"
+		case "53300":
+			return text + "no connection is free: raise max_connections of PostgreSQL, or the limit of the role, the database or the pooler; " +
+				"each node needs up to 19 for each of its domains"
+		}
+	}
 	if errors.Is(err, pgconn.ErrReadOnlyConnection) || readOnly(err) {
 		return text + "it is read-only: name the primary in database_url, or make the server writable"
 	}

@@ -179,8 +179,9 @@ func (e *sqliteEngine) Snapshot(ctx context.Context, at time.Time) (*Snapshot, e
 
 // Snapshot opens a view of the whole schema.
 func (e *postgresEngine) Snapshot(ctx context.Context, at time.Time) (*Snapshot, error) {
-	s := &Snapshot{At: at, Engine: Postgres, pool: openPostgresPool(e.config, 1, connectionLife), failed: postgresFault}
-	return s.begin(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", postgresSchema)
+	s := &Snapshot{At: at, Engine: Postgres, pool: openPostgresPool(e.config, 1, connectionLife, e.primary.current), failed: postgresFault}
+	// A backup may be slow to write what it reads.
+	return s.begin(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL idle_in_transaction_session_timeout = 0", postgresSchema)
 }
 
 // begin begins the transaction and reads in it, which is when its moment is. After a failure the view is closed.
