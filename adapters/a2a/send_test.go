@@ -15,7 +15,6 @@ import (
 
 	"inbox/exchange"
 	"inbox/internal/await"
-	"inbox/internal/fault"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -225,25 +224,6 @@ func TestAFailedContinuationCanBeRepeated(t *testing.T) {
 	}
 	if r := b.rpc(b.ada, "SendMessage", follow("m3", task, "")); r.text(t, "result.task.status.state") != "TASK_STATE_COMPLETED" {
 		t.Errorf("next message: %s", r.body)
-	}
-}
-
-// TestAContinuationThatMayBeStoredKeepsTheTask: no other message continues the task while it is not known whether the first one was stored.
-func TestAContinuationThatMayBeStoredKeepsTheTask(t *testing.T) {
-	b := setup(t)
-	b.engine.agent = asking
-	task := b.rpc(b.ada, "SendMessage", message("m1", "buy")).text(t, "result.task.id")
-	b.engine.refusal = fault.Wrap(fault.Unavailable, "try again later", fault.ErrUnknown)
-	if got := b.rpc(b.ada, "SendMessage", follow("m2", task, "")).decode(t); got.Error == nil {
-		t.Fatalf("the message was accepted: %+v", got)
-	}
-
-	b.engine.refusal = nil
-	if got := b.rpc(b.ada, "SendMessage", follow("m3", task, "")).decode(t); got.Error == nil || got.Error.Code != -32004 {
-		t.Errorf("another message: %+v, want that the task takes none", got.Error)
-	}
-	if r := b.rpc(b.ada, "SendMessage", follow("m2", task, "")); r.text(t, "result.task.status.state") != "TASK_STATE_COMPLETED" {
-		t.Errorf("the message again: %s", r.body)
 	}
 }
 

@@ -19,6 +19,8 @@ const (
 	clockEvery = 10 * time.Second
 	// stepEvery is how soon it is noticed that the clock was set.
 	stepEvery = time.Second
+	// agreeing is up to which offset two clocks are one.
+	agreeing = time.Second
 	// MaxClockOffset is above which a node's clock is reported.
 	MaxClockOffset = 2 * time.Second
 	// MaxWorkingOffset is above which a node must not work: times that its messages and answers carry would be too wrong.
@@ -55,12 +57,16 @@ func (c *storeClock) microsOrNow(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// stored is the instant of a caller by the database's clock; the zero time stays.
+// stored is the instant of a caller by the database's clock; the zero time stays. Clocks that agree within the error of a measurement are
+// taken as one: an instant that was stored is then found as it was.
 func (c *storeClock) stored(at time.Time) time.Time {
 	if at.IsZero() || c.measured.Load() == nil {
 		return at
 	}
-	return at.Round(0).Add(c.now().Sub(c.local().Round(0)))
+	if offset := c.offset(); offset.Abs() > agreeing {
+		return at.Round(0).Add(-offset)
+	}
+	return at
 }
 
 // offset is how far this node's clock is ahead by the last measurement, which a step of the clock since then changes.

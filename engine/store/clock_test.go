@@ -229,6 +229,8 @@ var ownClock = map[string]string{
 	"LocalPosts":   "the age of a count in memory",
 	"walk":         "how long a search may take",
 	"withDefaults": "the clock itself",
+	"check":        "how long it is remembered whether there are rows of an earlier version",
+	"begin":        "how often it looks for stranded jobs",
 }
 
 // TestStoredTimesMeetNoLocalClock: no file of the store compares a stored time with this node's clock. time.Now() may begin a measurement

@@ -396,7 +396,7 @@ func Look(ctx context.Context, options Options) (found Found, err error) {
 	if err != nil {
 		return found, err
 	}
-	d := &shared{engine: opened, dialect: dialects[opened.Kind()], options: options, cancel: func() {}}
+	d := &shared{storeClock: &storeClock{local: options.Now}, engine: opened, dialect: dialects[opened.Kind()], options: options, cancel: func() {}}
 	defer func() { err = errors.Join(err, d.Close()) }()
 
 	if there, err := opened.HasSchema(ctx); err != nil || !there {
