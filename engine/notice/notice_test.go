@@ -36,8 +36,9 @@ const secret = "a secret of at least sixteen bytes"
 type rig struct {
 	*testing.T
 	mu     sync.Mutex
-	now    time.Time // zero = that of everybody
-	status int       // of the webhook's answers
+	now    time.Time       // zero = that of the machine
+	set    func(time.Time) // the clock of the database
+	status int             // of the webhook's answers
 	sent   []sent
 	bad    map[string]bool // what the nodes see, by kind and subject
 
@@ -81,9 +82,12 @@ func start(t *testing.T, url string) *rig {
 		return store.Open(t.Context(), store.Options{DataDir: directory})
 	})
 	nodes := 1
+	r.set = func(time.Time) {} // of SQLite it is that of the process
 	if url != "sqlite" {
 		nodes = 2
+		url, r.set = storetest.Clock(t, url)
 	}
+	r.set(r.now)
 	for range nodes {
 		opened, err := store.Open(t.Context(), store.Options{URL: url, DataDir: directory, Now: r.clock})
 		if err != nil {
@@ -177,6 +181,7 @@ func (r *rig) pass(d, step time.Duration) {
 	for range d / step {
 		r.mu.Lock()
 		r.now = r.now.Add(step)
+		r.set(r.now)
 		r.mu.Unlock()
 		r.round()
 	}
@@ -571,6 +576,7 @@ func TestSettingsHoldAtOnce(t *testing.T) {
 func TestRepeatsAreTheSame(t *testing.T) {
 	eachDatabase(t, func(r *rig) {
 		r.mu.Lock()
+		r.set(time.Time{})
 		r.status, r.now = http.StatusServiceUnavailable, time.Time{} // the pause before the next attempt is one of the queue
 		r.mu.Unlock()
 		if _, err := r.nodes[0].Test(r.Context()); err != nil {
