@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"inbox/adapters/email"
 	"inbox/engine/store"
@@ -68,7 +69,7 @@ func (s suppressions) stored(ctx context.Context, addresses []string) ([]exchang
 	plain, all := map[string]string{}, addresses
 	for _, address := range addresses {
 		hidden := store.ErasedAddress(hash(address))
-		plain[hidden], all = address, append(all[:len(all):len(all)], hidden)
+		plain[hidden], all = address, append(slices.Clip(all), hidden)
 	}
 	found, err := s.rows.Suppressed(ctx, all)
 	for i := range found {

@@ -128,11 +128,11 @@ func (w *world) round(t *testing.T, p pair, prefix []int, switches int) ([]choic
 	s.steps, s.failures = steps, failures
 	for i, failure := range failures {
 		if failure != nil && !refused(failure) {
-			s.wrong("operation %c: %v", 'A'+i, failure)
+			s.wrongf("operation %c: %v", 'A'+i, failure)
 		}
 	}
 	for _, name := range s.broken() {
-		s.wrong("it does not hold that %s", name)
+		s.wrongf("it does not hold that %s", name)
 	}
 	p.stage.check(s)
 	s.clear()

@@ -135,18 +135,18 @@ func (w *world) alone(t *testing.T, in stage, operation operation, actor int, ch
 
 	if change != "" {
 		if failure == nil && s.state() != exchange.StateFailed { // a run that failed tells its asker
-			s.wrong("no one was told of the failure")
+			s.wrongf("no one was told of the failure")
 		}
 		for _, name := range s.broken() {
-			s.wrong("after the failure it does not hold that %s", name)
+			s.wrongf("after the failure it does not hold that %s", name)
 		}
 		failure = operation.do(t.Context(), w.nodes[actor], s)
 	}
 	if failure != nil && !refused(failure) {
-		s.wrong("without a fault: %v", failure)
+		s.wrongf("without a fault: %v", failure)
 	}
 	for _, name := range s.broken() {
-		s.wrong("it does not hold that %s", name)
+		s.wrongf("it does not hold that %s", name)
 	}
 	in.check(s)
 	s.clear()

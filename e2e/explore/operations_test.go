@@ -78,7 +78,7 @@ var jobs = stage{
 			}
 		}
 		if left := s.count(`SELECT COUNT(*) FROM jobs WHERE partition_of = $1 AND state NOT IN ('dead', 'running')`, s.name); left > 0 {
-			s.wrong("%d jobs of the partition are never claimed", left)
+			s.wrongf("%d jobs of the partition are never claimed", left)
 		}
 	},
 }
@@ -159,10 +159,10 @@ var turns = stage{
 			return
 		}
 		if begun := s.at(0, "agent: "); begun > s.at(1, "COMMIT") {
-			s.wrong("the agent was called after the turn had been cancelled")
+			s.wrongf("the agent was called after the turn had been cancelled")
 		}
 		if state := s.state(); state != exchange.StateCancelled {
-			s.wrong("the turn was cancelled, and is %s", state)
+			s.wrongf("the turn was cancelled, and is %s", state)
 		}
 	},
 }
@@ -182,10 +182,10 @@ func checkEdit(s *scene) {
 	}
 	words := s.turn.Message.Parts[0].Content
 	if s.count(`SELECT COUNT(*) FROM dispatches WHERE turn_id = $1 AND call LIKE $2`, s.turn.ID, "%"+words+"%") > 0 {
-		s.wrong("another agent was asked with the old words after the edit")
+		s.wrongf("another agent was asked with the old words after the edit")
 	}
 	if s.count(`SELECT COUNT(*) FROM replies WHERE turn_id = $1 AND response LIKE $2`, s.turn.ID, "%"+words+"%") > 0 {
-		s.wrong("the old words were answered after the edit")
+		s.wrongf("the old words were answered after the edit")
 	}
 }
 
@@ -251,7 +251,7 @@ var deliveries = stage{
 		sent := s.at(0, "deliver: ")
 		told := s.count(`SELECT COUNT(*) FROM jobs WHERE kind = $1 AND partition_of = $2`, delivery.SpreadKind, s.turn.ReplyID) > 0
 		if s.failures[1] == nil && sent > changed && strings.HasSuffix(s.steps[sent].what, "old words") && !told {
-			s.wrong("the old words were sent after the answer or its delivery had been changed")
+			s.wrongf("the old words were sent after the answer or its delivery had been changed")
 		}
 	},
 }
@@ -285,7 +285,7 @@ var failed = stage{
 	set:  func(s *scene) { s.answered(sayFail) },
 	check: func(s *scene) {
 		if s.failures[0] == nil && s.failures[1] == nil && s.at(0, "COMMIT") > s.at(1, "COMMIT") {
-			s.wrong("the turn was given up after it had been accepted again")
+			s.wrongf("the turn was given up after it had been accepted again")
 		}
 	},
 }
@@ -308,10 +308,10 @@ var documents = stage{
 		s.ok(err)
 		for i, failure := range s.failures {
 			if owner := fmt.Sprint("owner ", i); failure == nil && s.claims[i] && (!found || string(value) != owner) && s.at(1-i, "DELETE") < 0 {
-				s.wrong("%s has the claim, and the document is %q", owner, value)
+				s.wrongf("%s has the claim, and the document is %q", owner, value)
 			}
 			if failure == nil && s.claims[i] && !found && s.at(1-i, "COMMIT") < s.at(i, "COMMIT") {
-				s.wrong("owner %d has the claim, and there is no document", i)
+				s.wrongf("owner %d has the claim, and there is no document", i)
 			}
 		}
 	},

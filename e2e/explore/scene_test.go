@@ -9,6 +9,7 @@ import (
 	"iter"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -175,8 +176,8 @@ type scene struct {
 	faults   []string
 }
 
-// wrong notes what must not be.
-func (s *scene) wrong(format string, values ...any) {
+// wrongf notes what must not be.
+func (s *scene) wrongf(format string, values ...any) {
 	s.faults = append(s.faults, fmt.Sprintf(format, values...))
 }
 
@@ -273,7 +274,7 @@ var errPutBack = errors.New("the job runs again")
 
 // at returns the number of the last step of an operation that begins with the words, -1 without one.
 func (s *scene) at(actor int, what string) int {
-	for i := len(s.steps) - 1; i >= 0; i-- {
+	for i := range slices.Backward(s.steps) {
 		if s.steps[i].actor == actor && strings.HasPrefix(s.steps[i].what, what) {
 			return i
 		}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -120,8 +121,9 @@ func (d *director) run(ctx context.Context, prefix []int, switches int, operatio
 		ready, over, err := d.settle(ctx)
 		if err != nil || over {
 			d.lock.Lock()
-			defer d.lock.Unlock()
-			return made, d.steps, [2]error{d.actors[0].err, d.actors[1].err}, err
+			steps, failures := d.steps, [2]error{d.actors[0].err, d.actors[1].err}
+			d.lock.Unlock()
+			return made, steps, failures, err
 		}
 
 		possible := []int{current, 1 - current}
@@ -250,7 +252,7 @@ func explore(most int, run func(prefix []int) (made []choice, ends bool)) (sched
 
 // next returns the schedule that differs from one in its last decision for which another step is left.
 func next(made []choice) (prefix []int, more bool) {
-	for i := len(made) - 1; i >= 0; i-- {
+	for i := range slices.Backward(made) {
 		if made[i].taken+1 < made[i].possible {
 			for _, earlier := range made[:i] {
 				prefix = append(prefix, earlier.taken)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -69,8 +70,7 @@ func (w *wire) serve(client net.Conn) {
 	l := &link{wire: w, client: client, server: server, names: map[string]string{}}
 	w.links.Go(func() {
 		_ = l.fromServer()
-		client.Close()
-		server.Close()
+		_, _ = client.Close(), server.Close()
 	})
 	_ = l.fromClient()
 }
@@ -89,7 +89,7 @@ func read(from io.Reader, typed bool) (kind byte, whole []byte, err error) {
 	if length < 4 || length > 1<<28 {
 		return 0, nil, errors.New("not a message of PostgreSQL")
 	}
-	whole = append(header, make([]byte, length-4)...)
+	whole = slices.Concat(header, make([]byte, length-4))
 	_, err = io.ReadFull(from, whole[len(header):])
 	return whole[0], whole, err
 }

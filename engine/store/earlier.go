@@ -18,10 +18,10 @@ const (
 
 	// The name, or, of a context that was made up here, the id of the thread itself.
 	selectEarlier = `SELECT thread_id FROM (
-		SELECT * FROM (SELECT id, thread_id FROM turns WHERE person_key = $1 AND conversation = $2 AND conversation <> '' AND channel = $3 AND carrier = $4
+		SELECT id, thread_id FROM (SELECT id, thread_id FROM turns WHERE person_key = $1 AND conversation = $2 AND conversation <> '' AND channel = $3 AND carrier = $4
 			AND ` + earlier + ` ORDER BY id DESC LIMIT 1) AS named
 		UNION ALL
-		SELECT * FROM (SELECT id, thread_id FROM turns WHERE thread_key = $5 AND person_key = $1 AND conversation = '' AND channel = $3 AND carrier = $4
+		SELECT id, thread_id FROM (SELECT id, thread_id FROM turns WHERE thread_key = $5 AND person_key = $1 AND conversation = '' AND channel = $3 AND carrier = $4
 			ORDER BY id DESC LIMIT 1) AS made_up
 	) AS hit ORDER BY id DESC LIMIT 1`
 

@@ -67,7 +67,7 @@ func beforePostgres(t *testing.T, database string) *commitProxy {
 // serve passes the bytes of one connection on until one side ends it.
 func (p *commitProxy) serve(client net.Conn, server string) {
 	defer func() { _ = client.Close() }()
-	upstream, err := net.Dial("tcp", server) //nolint:noctx // it ends with the other side
+	upstream, err := net.Dial("tcp", server)
 	if err != nil {
 		return
 	}

@@ -10,10 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
-	"inbox/internal/capability"
-
 	"inbox/adapters/email/emailtest"
 	"inbox/adapters/email/message"
+	"inbox/internal/capability"
 )
 
 func FuzzReport(f *testing.F) {

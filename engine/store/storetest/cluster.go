@@ -50,7 +50,7 @@ func newCluster(t testing.TB) *Cluster {
 		t.Fatal("the programs of PostgreSQL are missing; install Debian's package postgresql")
 	}
 
-	home, err := os.MkdirTemp("", "inbox-cluster-*") // t.TempDir lies in a directory that others may not enter
+	home, err := os.MkdirTemp("", "inbox-cluster-*") //nolint:usetesting // t.TempDir lies in a directory that others may not enter
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func newCluster(t testing.TB) *Cluster {
 
 func freePort(t testing.TB) int {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not wait
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func (c *Cluster) account() *syscall.Credential {
 
 func (c *Cluster) run(program string, arguments ...string) {
 	c.t.Helper()
-	command := exec.Command(filepath.Join(c.bin, program), arguments...) //nolint:noctx // each ends by itself
+	command := exec.Command(filepath.Join(c.bin, program), arguments...)
 	command.Dir = c.home
 	command.SysProcAttr = &syscall.SysProcAttr{Credential: c.account()}
 	var output bytes.Buffer // a server that pg_ctl starts would hold a pipe open
