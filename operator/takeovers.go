@@ -207,15 +207,16 @@ func (t Takeovers) find(ctx context.Context, id ConversationID) (turn exchange.T
 		return turn, false, fault.Newf(fault.NotFound, "%s has no message or conversation %s", id.Agent, id.ID)
 	}
 
+	native := strings.Trim(id.ID, "<> ")
+	found = byOurID(native, found)
 	if err := ambiguous(id.ID, found, func(a, b exchange.TurnRecord) bool { return a.Agent == b.Agent && a.ThreadID == b.ThreadID }); err != nil {
 		return turn, false, err
 	}
-	if id.Whole || idsOfConversations[kind] {
+	if id.Whole || idsOfConversations[kind] || exchange.IsConversationID(native) && found[0].ThreadID == native {
 		return found[0], false, nil
 	}
 
 	var named []exchange.TurnRecord // the id is their own, or that of their answer
-	native := strings.Trim(id.ID, "<> ")
 	for _, other := range found {
 		if other.ID == native || other.Message.ID == native || other.ReplyID == native {
 			named = append(named, other)
@@ -225,6 +226,18 @@ func (t Takeovers) find(ctx context.Context, id ConversationID) (turn exchange.T
 		named = found
 	}
 	return named[0], true, ambiguous(id.ID, named, func(a, b exchange.TurnRecord) bool { return a.ID == b.ID })
+}
+
+// byOurID leaves the messages that have an id as one of the server's: a sender may call something of their own by the id of another
+// person's message or conversation. Conversations from before 0129 may have names of senders, and come after.
+func byOurID(id string, found []exchange.TurnRecord) []exchange.TurnRecord {
+	ours := slices.DeleteFunc(slices.Clone(found), func(turn exchange.TurnRecord) bool {
+		return turn.ID != id && turn.ReplyID != id && (turn.ThreadID != id || !exchange.IsConversationID(id))
+	})
+	if len(ours) == 0 {
+		return found
+	}
+	return ours
 }
 
 // ambiguous refuses an id that fits several messages or conversations, and lists them: senders choose the ids of their messages, and another

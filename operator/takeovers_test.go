@@ -50,6 +50,8 @@ func TestAddressee(t *testing.T) {
 
 	first := say("ann@a.example", "first@a.example", "c-ann", exchange.StateWaiting, "My PIN is 4711.")
 	say("ann@a.example", "second@a.example", "c-ann", exchange.StateAnswered, "Thank you.")
+	say("eve@e.example", "c-ann", "c-eve-2", exchange.StateAnswered, "A message that is called like a conversation of Ann.")
+	say("eve@e.example", first, "c-eve-3", exchange.StateAnswered, "One that is called like a message of Ann.")
 	other := say("eve@e.example", "first@a.example", "c-eve", exchange.StateAccepted, "What was said before?")
 
 	for _, id := range []string{"first@a.example", "<first@a.example>"} {
