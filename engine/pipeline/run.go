@@ -162,10 +162,16 @@ func resumed(turn exchange.TurnRecord) bool {
 }
 
 // load returns the turn. One whose job was stored as leased by the transaction that accepted it needs no query: what this process
-// remembers is as new as the row was then, and the first write of the run finds out if it has changed. A job that has waited reads the row.
+// remembers is as new as the row was then, and the first write of the run finds out if it has changed. For a job that has waited the version of
+// the row decides whether what is remembered still holds.
 func (s *runner) load(ctx context.Context, job queue.Job) (exchange.TurnRecord, error) {
-	if entry, ok := s.broker.expectation(job.Payload); ok && entry.accepted != nil && job.Reserved {
-		return *entry.accepted, nil
+	if entry, ok := s.broker.expectation(job.Payload); ok && entry.accepted != nil {
+		if job.Reserved {
+			return *entry.accepted, nil
+		}
+		if same, err := s.options.Store.IsUnchanged(ctx, *entry.accepted); err != nil || same {
+			return *entry.accepted, err
+		}
 	}
 	return s.options.Store.Turn(ctx, job.Payload)
 }
