@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -35,8 +36,11 @@ type storeClock struct {
 	measured atomic.Pointer[measurement]
 }
 
-// measurement is one instant by both clocks.
-type measurement struct{ here, there time.Time }
+// measurement is one instant by both clocks. It is off by at most half of the time that the question took.
+type measurement struct {
+	here, there time.Time
+	took        time.Duration
+}
 
 // now is the present by the database's clock.
 func (c *storeClock) now() time.Time {
@@ -85,11 +89,15 @@ func (d *shared) measureClock(ctx context.Context) (last measurement, err error)
 		return last, err
 	}
 
-	after := d.options.Now()
-	return measurement{before.Add(after.Sub(before) / 2), time.UnixMicro(there)}, nil
+	took := d.options.Now().Sub(before)
+	return measurement{before.Add(took / 2), time.UnixMicro(there), took}, nil
 }
 
-// setClock measures the clock of the database and goes by it from now on.
+// errSlowMeasurement: the database answered too late to tell its time by it.
+var errSlowMeasurement = errors.New("the database took too long to tell its time")
+
+// setClock measures the clock of the database and goes by it from now on. A measurement that is less exact than clocks agree is used only
+// as the first one: the monotonic clock carries the one before on with a smaller error.
 func (d *shared) setClock(ctx context.Context) error {
 	if d.engine.Kind() == database.SQLite {
 		return nil
@@ -97,6 +105,9 @@ func (d *shared) setClock(ctx context.Context) error {
 	last, err := d.measureClock(ctx)
 	if err != nil {
 		return err
+	}
+	if last.took.Abs() > agreeing && d.measured.Load() != nil {
+		return errSlowMeasurement
 	}
 
 	d.measured.Store(&last)
@@ -137,7 +148,7 @@ func (d *shared) watchClock(ctx context.Context) {
 		if !stepped && now.Sub(checked) < clockEvery {
 			continue
 		}
-		if err := d.setClock(ctx); err == nil { // else the next caller that needs the database gets the error
+		if err := d.setClock(ctx); err == nil { // else it is measured again in a second
 			checked, before = now, d.offset()
 		}
 	}

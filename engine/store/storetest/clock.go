@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"database/sql"
 	"net/url"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ func Clock(t testing.TB, address string) (within string, set func(time.Time)) {
 	}
 
 	// The schema stands before that of PostgreSQL, whose function it hides.
-	execute(`CREATE SCHEMA clock; CREATE TABLE clock.present (at timestamptz);
+	execute(`CREATE SCHEMA clock; CREATE TABLE clock.present (at timestamptz); INSERT INTO clock.present VALUES (NULL);
 		CREATE FUNCTION clock.statement_timestamp() RETURNS timestamptz STABLE LANGUAGE sql
 		AS $$ SELECT COALESCE((SELECT at FROM clock.present), pg_catalog.statement_timestamp()) $$`)
 	u, err := url.Parse(address)
@@ -39,9 +40,7 @@ func Clock(t testing.TB, address string) (within string, set func(time.Time)) {
 
 	return u.String(), func(at time.Time) {
 		t.Helper()
-		execute(`DELETE FROM clock.present`)
-		if !at.IsZero() {
-			execute(`INSERT INTO clock.present VALUES ($1)`, at)
-		}
+		// One statement: a node that asks meanwhile must not get the time of the server.
+		execute(`UPDATE clock.present SET at = $1`, sql.NullTime{Time: at, Valid: !at.IsZero()})
 	}
 }
