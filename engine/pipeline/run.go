@@ -161,16 +161,12 @@ func resumed(turn exchange.TurnRecord) bool {
 	return turn.Message.PolicyResolution != nil || turn.Message.ReceivedTrace != nil
 }
 
-// load returns the turn. One whose job was stored as leased by the transaction that accepted it needs no query: what this process
-// remembers is as new as the row was then, and the first write of the run finds out if it has changed. For a job that has waited the version of
-// the row decides whether what is remembered still holds.
+// load returns the turn. What this process remembers of it needs no query where the transaction that leased the job vouches for it: the
+// one that accepted the turn, or a claim that found the same version of the row. The first write of the run finds out what changes later.
 func (s *runner) load(ctx context.Context, job queue.Job) (exchange.TurnRecord, error) {
 	if entry, ok := s.broker.expectation(job.Payload); ok && entry.accepted != nil {
-		if job.Reserved {
+		if job.Reserved || job.Version == entry.accepted.UpdatedAt.UnixMicro() {
 			return *entry.accepted, nil
-		}
-		if same, err := s.options.Store.IsUnchanged(ctx, *entry.accepted); err != nil || same {
-			return *entry.accepted, err
 		}
 	}
 	return s.options.Store.Turn(ctx, job.Payload)

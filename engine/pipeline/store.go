@@ -100,8 +100,6 @@ type Store interface {
 type Reader interface {
 	// Turn returns one turn with its response; fault.NotFound when there is none.
 	Turn(ctx context.Context, id string) (exchange.TurnRecord, error)
-	// IsUnchanged reports whether the row of a turn has the state and the version (UpdatedAt) of one that is remembered.
-	IsUnchanged(ctx context.Context, turn exchange.TurnRecord) (bool, error)
 	// FirstTurn returns the first turn of an agent's thread with its response.
 	FirstTurn(ctx context.Context, agent, threadID string) (turn exchange.TurnRecord, found bool, err error)
 	// AnsweredWith returns the id of the agent's turn that was answered with a reply of the native id.

@@ -318,7 +318,12 @@ const claimShares = `WITH picked AS MATERIALIZED (SELECT chosen.id
 		updated_at = $8 WHERE id IN (SELECT id FROM picked)
 		RETURNING ` + claimedColumns
 
-const claimedColumns = `id, kind, partition_of, payload, attempt, fence, reason, created_at, group_of, claim_rank, member_key, run_at`
+const claimedColumns = `id, kind, partition_of, payload, attempt, fence, reason, created_at, group_of, claim_rank, member_key, run_at, ` + subjectVersion
+
+// subjectVersion is the version of the turn that a job runs, while nothing has moved the turn since it was accepted; else 0. A worker
+// that remembers the turn learns in the claim whether its memory still holds.
+const subjectVersion = `CASE WHEN kind = '` + pipeline.JobKind + `' THEN COALESCE((SELECT t.updated_at FROM turns t
+	WHERE t.id = jobs.payload AND t.state = '` + exchange.StateAccepted + `'), 0) ELSE 0 END`
 
 // queueView is the store as the queue sees it.
 type queueView struct{ db *shared }
@@ -500,7 +505,7 @@ func scanJob(r row) (queue.Job, error) {
 	var job queue.Job
 	var created, due int64
 	err := r.Scan(&job.ID, &job.Kind, &job.Partition, &job.Payload, &job.Attempt, &job.Lease.Fence, &job.LastError, &created,
-		&job.Share.Group, &job.Share.Rank, &job.Share.Member, &due)
+		&job.Share.Group, &job.Share.Rank, &job.Share.Member, &due, &job.Version)
 	job.Lease.JobID, job.CreatedAt, job.RunAt = job.ID, instant(created), instant(due)
 	return job, err
 }

@@ -32,14 +32,6 @@ func (s turnStore) Turn(ctx context.Context, id string) (exchange.TurnRecord, er
 	return turn, err
 }
 
-const selectUnchanged = `SELECT 1 FROM turns WHERE id = $1 AND state = $2 AND updated_at = $3`
-
-// IsUnchanged reports whether the row of a turn has the state and the version of one that is remembered.
-func (s turnStore) IsUnchanged(ctx context.Context, turn exchange.TurnRecord) (bool, error) {
-	var one int64
-	return first(ctx, s.engine.Reader(), selectUnchanged, []any{turn.ID, turn.State, micros(turn.UpdatedAt)}, &one)
-}
-
 func turnFrom(ctx context.Context, from querier, query string, arguments ...any) (exchange.TurnRecord, bool, error) {
 	var turn exchange.TurnRecord
 	found := false

@@ -37,6 +37,7 @@ type Job struct {
 	Share     Share
 	RunAt     time.Time // when the job was due; later than CreatedAt when it was stored for later, repeated or snoozed. Zero = at once
 	Reserved  bool      // it was stored as leased to this process, and has not waited in the store
+	Version   int64     // of the untouched row that the job works on, as the claim found it; 0 = the store knows none, or it was touched
 }
 
 // Lease is the right to settle a job: it ends when another worker takes the job over and the fence moves.
