@@ -4,18 +4,26 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
+
+	"inbox/agents"
+	"inbox/exchange"
 )
 
 // maxReadMessages bounds the messages of a conversation whose readers are computed.
 const maxReadMessages = 500
 
-// Reader is a party of a conversation: the agent tells it what is in the messages that it may see, and their answers.
+// Reader is someone to whom the agent tells what is in messages of a conversation, and their answers: a party of it, or a principal that is
+// linked with a party.
 type Reader struct {
 	Principal string `json:"principal"`
 	Address   string `json:"address,omitempty"` // of its newest message, as stated; empty = it wrote none
 	Sees      int    `json:"sees"`              // messages that its history may have
 	Wrote     int    `json:"wrote"`             // of them: it wrote them
 	Addressed int    `json:"addressed"`         // of them: they named it, and others wrote them
+	ByLink    int    `json:"by_link"`           // of them: only because it is linked with a party
+	// LinkedWith are the parties with which it is linked for the agent, where the agent's history follows the person.
+	LinkedWith []string `json:"linked_with,omitempty"`
 }
 
 // Readers says who can read a conversation, and why.
@@ -27,7 +35,8 @@ type Readers struct {
 	Readers  []Reader `json:"readers"`  // who sees most comes first
 }
 
-// Readers computes who can read a conversation from whom its messages were meant for. fault.NotFound when there is no such conversation.
+// Readers computes who can read a conversation from whom its messages were meant for, and from the links of its parties. fault.NotFound when
+// there is no such conversation.
 func (t Takeovers) Readers(ctx context.Context, id ConversationID) (Readers, error) {
 	turn, _, err := t.find(ctx, id)
 	if err != nil {
@@ -38,7 +47,7 @@ func (t Takeovers) Readers(ctx context.Context, id ConversationID) (Readers, err
 		return Readers{}, err
 	}
 
-	found := Readers{Agent: turn.Agent, ThreadID: turn.ThreadID, Messages: len(list)}
+	found := Readers{Agent: turn.Agent, ThreadID: turn.ThreadID, Messages: len(list), Readers: []Reader{}}
 	readers := map[string]*Reader{}
 	reader := func(principal string) *Reader {
 		if readers[principal] == nil {
@@ -62,13 +71,19 @@ func (t Takeovers) Readers(ctx context.Context, id ConversationID) (Readers, err
 		}
 	}
 
+	links, err := t.linksOfParties(ctx, turn.Agent, readers)
+	if err != nil {
+		return Readers{}, err
+	}
+	for principal, with := range links {
+		reader(principal).LinkedWith = with
+	}
+
 	for _, one := range readers {
-		for _, message := range list {
-			if message.Audience.Has(message.Principal, one.Principal) {
-				one.Sees++
-			}
+		one.count(list)
+		if one.Sees > 0 {
+			found.Readers = append(found.Readers, *one)
 		}
-		found.Readers = append(found.Readers, *one)
 	}
 	slices.SortFunc(found.Readers, func(a, b Reader) int {
 		if a.Sees != b.Sees {
@@ -77,4 +92,49 @@ func (t Takeovers) Readers(ctx context.Context, id ConversationID) (Readers, err
 		return strings.Compare(a.Principal, b.Principal)
 	})
 	return found, nil
+}
+
+// count counts the messages that the reader may see. A party sees here what the addresses that are linked with it may see; the history of
+// its other conversations, and that of an address that is no party, has only what they wrote.
+func (r *Reader) count(list []exchange.MessageAudience) {
+	party := r.Wrote+r.Addressed > 0
+	for _, one := range list {
+		byLink := slices.ContainsFunc(r.LinkedWith, func(other string) bool {
+			return one.Shared && one.Principal == other || party && one.Audience.Has(one.Principal, other)
+		})
+		switch {
+		case party && one.Audience.Has(one.Principal, r.Principal):
+			r.Sees++
+		case byLink:
+			r.Sees++
+			r.ByLink++
+		}
+	}
+}
+
+// linksOfParties returns with which parties of a conversation a principal is linked, in order; none where the agent's history follows the thread.
+func (t Takeovers) linksOfParties(ctx context.Context, agent string, parties map[string]*Reader) (map[string][]string, error) {
+	settings := t.current()
+	configured, err := configuredAgent(settings, agent)
+	if err != nil || configured.History.Scope != agents.HistoryPerson {
+		return nil, nil //nolint:nilerr // an agent that is gone tells no one anything
+	}
+
+	linked, believed := map[string][]string{}, Believed(settings)
+	for party := range parties {
+		links, err := t.store.LinksOf(ctx, agent, party)
+		if err != nil {
+			return nil, err
+		}
+		for i := range links {
+			own, other, counts := links[i].With(agent, party, time.Now())
+			if counts && believed(own) && believed(other) {
+				linked[other.Principal] = append(linked[other.Principal], party)
+			}
+		}
+	}
+	for _, with := range linked {
+		slices.Sort(with)
+	}
+	return linked, nil
 }

@@ -11,6 +11,7 @@ import (
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/clip"
+	"inbox/internal/config"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -21,6 +22,8 @@ type Takeovers struct {
 	store  *store.Store
 	turns  TakeoverDecisions
 	finder Finder
+
+	current func() *config.Config // says whose history follows the person
 }
 
 // TakeoverDecisions decide about them; *pipeline.Service does.

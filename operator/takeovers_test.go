@@ -16,16 +16,21 @@ import (
 	"inbox/normalized"
 )
 
-// TestAddressee: senders choose the ids of their messages, so an id may fit messages of two people, and the operator must not write to the
-// wrong one.
-func TestAddressee(t *testing.T) {
-	rows := openStore(t)
-	takeovers := Takeovers{store: rows, finder: ids{
+// idsOf finds messages of the agent echo.
+func idsOf(rows *store.Store) ids {
+	return ids{
 		rows: rows, agents: func() []string { return []string{"echo"} },
 		approvals: func(context.Context, string) (exchange.Approval, error) {
 			return exchange.Approval{}, fault.New(fault.NotFound, "none")
 		},
-	}}
+	}
+}
+
+// TestAddressee: senders choose the ids of their messages, so an id may fit messages of two people, and the operator must not write to the
+// wrong one.
+func TestAddressee(t *testing.T) {
+	rows := openStore(t)
+	takeovers := Takeovers{store: rows, finder: idsOf(rows)}
 	say := func(sender, nativeID, thread, state, text string) string {
 		t.Helper()
 		turn := exchange.TurnRecord{
