@@ -16,23 +16,22 @@ const maxReadMessages = 500
 // Reader is someone to whom the agent tells what is in messages of a conversation, and their answers: a party of it, or a principal that is
 // linked with a party.
 type Reader struct {
-	Principal string `json:"principal"`
-	Address   string `json:"address,omitempty"` // of its newest message, as stated; empty = it wrote none
-	Sees      int    `json:"sees"`              // messages that its history may have
-	Wrote     int    `json:"wrote"`             // of them: it wrote them
-	Addressed int    `json:"addressed"`         // of them: they named it, and others wrote them
-	ByLink    int    `json:"by_link"`           // of them: only because it is linked with a party
-	// LinkedWith are the parties with which it is linked for the agent, where the agent's history follows the person.
-	LinkedWith []string `json:"linked_with,omitempty"`
+	Principal  string   `json:"principal" doc:"who can read: the issuer and the subject of a proof"`
+	Address    string   `json:"address,omitempty" doc:"of its newest message, as stated; left out if it wrote none"`
+	Sees       int      `json:"sees" doc:"messages that its history may have"`
+	Wrote      int      `json:"wrote" doc:"of them, it wrote them"`
+	Addressed  int      `json:"addressed" doc:"of them, others wrote them and addressed it"`
+	ByLink     int      `json:"by_link" doc:"of them, it can read them only because it is linked with a party"`
+	LinkedWith []string `json:"linked_with,omitempty" doc:"parties with which it is linked for the agent, if the history of the agent follows the person"`
 }
 
 // Readers says who can read a conversation, and why.
 type Readers struct {
-	Agent    string   `json:"agent"`
-	ThreadID string   `json:"thread_id"`
-	Messages int      `json:"messages"` // that were looked at, the newest 500 at most
-	Open     int      `json:"open"`     // of them: everyone in the conversation may read them
-	Readers  []Reader `json:"readers"`  // who sees most comes first
+	Agent    string   `json:"agent" doc:"the agent of the conversation"`
+	ThreadID string   `json:"thread_id" doc:"id of the conversation"`
+	Messages int      `json:"messages" doc:"messages that were looked at, the newest 500 at most"`
+	Open     int      `json:"open" doc:"of them, everyone in the conversation may read them"`
+	Readers  []Reader `json:"readers" doc:"parties and the addresses that are linked with them; the one that can read most comes first"`
 }
 
 // Readers computes who can read a conversation from whom its messages were meant for, and from the links of its parties. fault.NotFound when
