@@ -246,7 +246,9 @@ func (p People) linked(ctx context.Context, agent, name string, means func(side 
 
 // quoted writes a name as one word of a command line.
 func quoted(name string) string {
-	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("@.:/_-+%", r) }) {
+	if strings.ContainsFunc(name, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("@.:/_-+%", r)
+	}) {
 		return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 	}
 	return name
