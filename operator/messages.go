@@ -2,6 +2,8 @@ package operator
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"inbox/engine/delivery"
@@ -83,8 +85,8 @@ type Shown struct {
 // maxShownEvents bounds a shown timeline: a long answer that streamed has many rows.
 const maxShownEvents = 10_000
 
-// Show finds a message by any id that a peer, a client or a line of the log showed (Kinds). Of several messages of one conversation it shows
-// the newest and names the others. fault.NotFound says that nothing was accepted under it. fault.Conflict lists the messages and their senders
+// Show finds a message by any id that a peer, a client or a line of the log showed (Kinds). Of several messages of one conversation, or
+// of one proven sender, it shows the newest and names the others. fault.NotFound says that nothing was accepted under it. fault.Conflict lists the messages and their senders
 // where senders chose the id and it fits several: none of them is shown as the one that was meant.
 func (m Messages) Show(ctx context.Context, id string) (Shown, error) {
 	kind, turns, err := m.Finder.Find(ctx, id)
@@ -131,13 +133,23 @@ func (m Messages) meant(ctx context.Context, kind, id string, turns []string) (t
 			return turn, nil, err
 		}
 	}
-	if found, _, err = oneOf(kind, id, found); err != nil {
+	ordered, _, err := oneOf(kind, id, found)
+	switch {
+	case err == nil:
+		found = ordered
+	case !ofOneSender(found):
 		return turn, nil, err
 	}
 	for i := range found[1:] {
 		others = append(others, found[1+i].ID)
 	}
 	return found[0], others, nil
+}
+
+// ofOneSender reports whether one proven sender wrote all messages, such as a mail to several agents: no other person's is shown in place of one then.
+func ofOneSender(found []exchange.TurnRecord) bool {
+	return !strings.HasPrefix(found[0].Principal, normalized.Unproven) &&
+		!slices.ContainsFunc(found, func(turn exchange.TurnRecord) bool { return turn.Principal != found[0].Principal })
 }
 
 // showOperators adds who writes as the agent, and what the agent said meanwhile.
