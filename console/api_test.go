@@ -82,6 +82,9 @@ func (o *office) AuditRecords(_ context.Context, f exchange.AuditFilter) ([]exch
 
 func (o *office) Links(_ context.Context, before string, limit int) ([]exchange.PersonLink, error) {
 	o.calls = append(o.calls, "links "+before+" "+strconv.Itoa(limit))
+	if before == o.links[len(o.links)-1].ID { // nothing is older
+		return nil, nil
+	}
 	return o.links, nil
 }
 

@@ -220,7 +220,7 @@ func Operations() []openapi.Operation {
 			Request: clienttool.ResultBody{Success: new(true), Result: map[string]any{"in_stock": 3}}, Response: clienttool.Ended{}, Errors: taken,
 		},
 		{Method: "POST", Path: "/api/v1/tool-requests/{request}/cancel", Summary: "End a call without result", Response: clienttool.Ended{}, Errors: taken},
-		{Method: "GET", Path: "/api/v1/turns/{turn}", Summary: "A message with its answer and timeline, by any of its ids", Response: turnView{}},
+		{Method: "GET", Path: "/api/v1/turns/{turn}", Summary: "A message with its answer and timeline, by any of its ids", Response: turnView{}, Errors: taken},
 		{
 			Method: "GET", Path: "/api/v1/turns/{turn}/result", Summary: "The conversation result of a run of a message",
 			Query: []string{"run:integer"}, Response: operator.ShownResult{},

@@ -153,6 +153,7 @@ var words = []word{
 	{"inbox show --result", "ID", "with_result", false},
 	{"inbox show", "ID", "answered", false},
 	{"inbox show", "TURN", "answered", false},
+	{"inbox readers", "ID", "answered", false},
 	{"inbox mail", "ID", "mail_for_the_operator", false},
 	{"inbox edit", "ID", "posted", false},
 	{"inbox delete", "ID", "posted", false},

@@ -133,4 +133,5 @@ type MessageAudience struct {
 	Principal string // of its sender
 	Address   string // of its sender, as stated
 	Audience  Audience
+	Shared    bool // its sender's other conversations with the agent have it as history, and those of linked addresses
 }

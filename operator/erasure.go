@@ -59,20 +59,29 @@ func (e Erasures) Begin(ctx context.Context, who PersonName, by string) (store.R
 	if err != nil {
 		return store.Receipt{}, err
 	}
-	names := person.Names
 	pseudonym, err := e.pseudonyms(ctx)
 	if err != nil {
 		return store.Receipt{}, err
 	}
-	var hashed []string
+	return e.store.BeginErasure(ctx, person.Names, identifiers(person.Names, pseudonym), by)
+}
+
+// identifiers are the hashes by which a receipt knows a person.
+func identifiers(names store.PersonNames, pseudonym func(string) string) (hashed []string) {
 	for _, principal := range names.Principals {
 		hashed = append(hashed, pseudonym(principal))
 	}
 	for _, address := range names.Addresses {
 		hashed = append(hashed, pseudonym(string(address)))
 	}
-	return e.store.BeginErasure(ctx, names, hashed, by)
+	for _, one := range names.Linked {
+		hashed = append(hashed, pseudonym(linkedIdentifier(one)))
+	}
+	return hashed
 }
+
+// linkedIdentifier is what a receipt has the hash of for a linked principal. No principal has a line break.
+func linkedIdentifier(one store.LinkedName) string { return one.Agent + "\n" + one.Principal }
 
 // Receipt returns the receipt of an erasure; fault.NotFound when there is none.
 func (e Erasures) Receipt(ctx context.Context, id string) (store.Receipt, error) {

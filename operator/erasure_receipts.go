@@ -210,7 +210,7 @@ func (k KnownErasures) findHashed(ctx context.Context, receipts []Receipt, hash 
 			wanted[hashed] = append(wanted[hashed], receipt.ID)
 		}
 	}
-	looked := map[string]bool{}
+	looked, lookedFor := map[string]bool{}, map[store.LinkedName]bool{}
 	principal := func(name string) {
 		if name == "" || looked[name] {
 			return
@@ -223,8 +223,22 @@ func (k KnownErasures) findHashed(ctx context.Context, receipts []Receipt, hash 
 		}
 	}
 
-	return k.Store.EachName(ctx, func(name string, address identity.ProvenAddress) {
+	linked := func(name, agent string) {
+		one := store.LinkedName{Principal: name, Agent: agent}
+		if name == "" || agent == "" || lookedFor[one] {
+			return
+		}
+		lookedFor[one] = true
+		for _, id := range wanted[hash(linkedIdentifier(one))] {
+			found := names[id]
+			found.Linked = append(found.Linked, one)
+			names[id] = found
+		}
+	}
+
+	return k.Store.EachName(ctx, func(name, agent string, address identity.ProvenAddress) {
 		principal(name)
+		linked(name, agent)
 		if address == "" || looked[string(address)] {
 			return
 		}

@@ -85,6 +85,15 @@ type Exported struct {
 	At       time.Time                 `json:"at"`
 }
 
+// addLinks adds the links that are not there yet.
+func (e *Exported) addLinks(links []exchange.PersonLink) {
+	for i := range links {
+		if !slices.ContainsFunc(e.Links, func(one exchange.PersonIdentity) bool { return one.PersonID == links[i].ID }) {
+			e.Links = append(e.Links, links[i].Identities()...)
+		}
+	}
+}
+
 // exportedMessage is one message of a person with everything about it.
 type exportedMessage struct {
 	ID        string                 `json:"id"`
@@ -159,6 +168,9 @@ func nothingOf(name string, person store.Person) error {
 		return fault.Newf(fault.NotFound, "nothing proves a message of %q; messages of %s only state the address: name that principal to export them, or write --unproven if the person says that they are theirs",
 			name, person.Unproven[0].Principal)
 	}
+	if len(person.Others) > 0 {
+		return fault.Newf(fault.NotFound, "nothing is kept of %q; %s: name that principal if it is who you mean", name, person.Others[0].Why())
+	}
 	return fault.Newf(fault.NotFound, "nothing is kept of %q; copy an address or a principal from inbox show or inbox people list", name)
 }
 
@@ -195,16 +207,19 @@ func (e Exports) aboutPerson(ctx context.Context, made *Exported) error {
 		if err != nil {
 			return err
 		}
-		for i := range links {
-			if !slices.ContainsFunc(made.Links, func(one exchange.PersonIdentity) bool { return one.PersonID == links[i].ID }) {
-				made.Links = append(made.Links, links[i].Identities()...)
-			}
-		}
+		made.addLinks(links)
 		stops, err := e.store.ListEntries(ctx, exchange.ListFilter{List: exchange.ListStop, Target: principal, Limit: 500})
 		if err != nil {
 			return err
 		}
 		made.Stopped = append(made.Stopped, stops...)
+	}
+	for _, one := range made.Names.Linked {
+		links, err := e.store.LinksOf(ctx, one.Agent, one.Principal)
+		if err != nil {
+			return err
+		}
+		made.addLinks(links)
 	}
 
 	var mails []string

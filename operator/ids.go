@@ -20,6 +20,8 @@ type IDKind struct {
 	Name string
 	From string // where one meets it, for people
 
+	own bool // the server makes the ids: no sender can have chosen one
+
 	// find returns the turns, newest first; none are an empty list.
 	find func(ctx context.Context, m ids, id string) ([]string, error)
 }
@@ -33,30 +35,33 @@ const maxFound = MaxOthers + 1
 const longestID = 4 << 10
 
 // Kinds are all kinds of ids by which a message is shown, in the order in which they are tried. Ids of the server's own making come
-// first, because they belong to one message; those that peers choose may be those of several. Each costs a look into one index.
+// first, and nothing else is tried where one of them fits: a sender may call something of their own by the id of another person's
+// message. Ids that peers choose may be those of several. Each costs a look into one index.
 func Kinds() []IDKind { return slices.Clone(idKinds) }
 
 var idKinds = []IDKind{
-	{"turn", "lists, log lines (turn); run_id of bridges; ids of A2A's artifacts; ids of events of streams; chatcmpl-… of OpenAI's form; …/contexts/… of the fediverse", looked(exchange.FindTurn, turnsIn)},
-	{"reply", "answers of an agent in A2A (messageId); items of bridges (bridge_…); addresses of posts of an agent (…/o/…) and of what is done with them", looked(exchange.FindReply, repliesIn)},
-	{"delivery", "inbox deliveries list, log lines (delivery), bounce+…@ in the Return-Path of mails", looked(exchange.FindDelivery, deliveriesIn)},
-	{"demand", "log lines (approval), inbox approvals list", looked(exchange.FindDemand, asWritten)},
-	{"page of a demand", "addresses …/policy/… that askers get, and their state", looked(exchange.FindDemandState, statesIn)},
-	{"approval code", "the words that approvers answer with", findApproval},
-	{"tool request", "inbox tool-requests list, programs that execute tools (request_id)", looked(exchange.FindToolRequest, asWritten)},
-	{"dispatch", "log lines (dispatch), timelines; other agents, as the id of the message that they got", looked(exchange.FindDispatch, asWritten)},
-	{"task run", "programs that run tasks (run_id)", looked(exchange.FindTaskRun, asWritten)},
-	{"audit record", "inbox audit", looked(exchange.FindAudit, asWritten)},
-	{"job", "log lines (job), inbox jobs list; only as long as it is not done", findJob},
-	{"request", "the header X-Request-Id of the answer to the request that brought the message, log lines (request)", looked(exchange.FindRequest, asWritten)},
-	{"trace", "log lines and headers (traceparent), where traces are on", looked(exchange.FindTrace, tracesIn)},
-	{"A2A task", "A2A (taskId)", looked(exchange.FindReference, asWritten)},
-	{"webhook of an A2A task", "A2A, where the peer did not name it itself", looked(exchange.FindWatch, asWritten)},
-	{"message", "Message-ID with or without <>, messageId of A2A, IRI of an activity or an object, address of a post as people see it, run_id of a chat", findMessage},
-	{"sent message", "the same of an answer, or of a question back", looked(exchange.FindSentMessage, messagesIn)},
-	{"session", "session of a chat, session_id of bridges and tasks, contextId of A2A", looked(exchange.FindConversation, asWritten)},
-	{"thread", "inbox show", findThread},
+	{"turn", "lists, log lines (turn); run_id of bridges; ids of A2A's artifacts; ids of events of streams; chatcmpl-… of OpenAI's form; …/contexts/… of the fediverse", true, looked(exchange.FindTurn, turnsIn)},
+	{"reply", "answers of an agent in A2A (messageId); items of bridges (bridge_…); addresses of posts of an agent (…/o/…) and of what is done with them", true, looked(exchange.FindReply, repliesIn)},
+	{"delivery", "inbox deliveries list, log lines (delivery), bounce+…@ in the Return-Path of mails", true, looked(exchange.FindDelivery, deliveriesIn)},
+	{"demand", "log lines (approval), inbox approvals list", true, looked(exchange.FindDemand, asWritten)},
+	{"page of a demand", "addresses …/policy/… that askers get, and their state", true, looked(exchange.FindDemandState, statesIn)},
+	{"approval code", "the words that approvers answer with", true, findApproval},
+	{"tool request", "inbox tool-requests list, programs that execute tools (request_id)", true, looked(exchange.FindToolRequest, asWritten)},
+	{"dispatch", "log lines (dispatch), timelines; other agents, as the id of the message that they got", true, looked(exchange.FindDispatch, asWritten)},
+	{"audit record", "inbox audit", true, looked(exchange.FindAudit, asWritten)},
+	{"job", "log lines (job), inbox jobs list; only as long as it is not done", true, findJob},
+	{"request", "the header X-Request-Id of the answer to the request that brought the message, log lines (request)", true, looked(exchange.FindRequest, asWritten)},
+	{"sent message", "Message-ID of a mail of an agent, messageId of A2A, address of a post; of an answer or of a question back", true, looked(exchange.FindSentMessage, messagesIn)},
+	{"task run", "programs that run tasks (run_id)", false, looked(exchange.FindTaskRun, asWritten)},
+	{"trace", "log lines and headers (traceparent), where traces are on", false, looked(exchange.FindTrace, tracesIn)},
+	{"A2A task", "A2A (taskId)", false, looked(exchange.FindReference, asWritten)},
+	{"webhook of an A2A task", "A2A, where the peer did not name it itself", false, looked(exchange.FindWatch, asWritten)},
+	{"message", "Message-ID with or without <>, messageId of A2A, IRI of an activity or an object, address of a post as people see it, run_id of a chat", false, findMessage},
+	{"session", "session of a chat, session_id of bridges and tasks, contextId of A2A", false, looked(exchange.FindConversation, asWritten)},
+	{kindThread, "inbox show", false, findThread},
 }
+
+const kindThread = "thread"
 
 // Finder finds messages by their ids, and what belongs to them.
 type Finder interface {
@@ -86,6 +91,12 @@ func (m ids) Find(ctx context.Context, id string) (kind string, turns []string, 
 		return "", nil, fault.New(fault.NotFound, "that is no id of a message")
 	}
 
+	if exchange.IsConversationID(id) {
+		found, err := findThread(ctx, m, id)
+		if err != nil || len(found) > 0 {
+			return kindThread, found, err
+		}
+	}
 	for _, one := range idKinds {
 		found, err := one.find(ctx, m, id)
 		if err != nil {
@@ -94,7 +105,9 @@ func (m ids) Find(ctx context.Context, id string) (kind string, turns []string, 
 		if kind == "" && len(found) > 0 {
 			kind = one.Name
 		}
-		turns = append(turns, found...)
+		if turns = append(turns, found...); one.own && len(turns) > 0 {
+			break
+		}
 	}
 	if len(turns) == 0 {
 		return "", nil, fault.Newf(fault.NotFound, "no message %s was accepted here", id)

@@ -2,6 +2,8 @@ package operator
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"inbox/engine/delivery"
@@ -83,18 +85,20 @@ type Shown struct {
 // maxShownEvents bounds a shown timeline: a long answer that streamed has many rows.
 const maxShownEvents = 10_000
 
-// Show finds a message by any id that a peer, a client or a line of the log showed (Kinds). Of several messages it shows the newest
-// and names the others. fault.NotFound says that nothing was accepted under it.
+// Show finds a message by any id that a peer, a client or a line of the log showed (Kinds). Of several messages of one conversation, or
+// of one proven sender, it shows the newest and names the others. fault.NotFound says that nothing was accepted under it. fault.Conflict lists the messages and their senders
+// where senders chose the id and it fits several: none of them is shown as the one that was meant.
 func (m Messages) Show(ctx context.Context, id string) (Shown, error) {
 	kind, turns, err := m.Finder.Find(ctx, id)
 	if err != nil {
 		return Shown{}, err
 	}
 
-	turnID, shown := turns[0], Shown{Found: kind, Others: turns[1:]}
-	if shown.Turn, err = m.Timelines.Turn(ctx, turnID); err != nil {
+	shown := Shown{Found: kind}
+	if shown.Turn, shown.Others, err = m.meant(ctx, kind, id, turns); err != nil {
 		return shown, err
 	}
+	turnID := shown.Turn.ID
 	if shown.Deliveries, err = m.Finder.Deliveries(ctx, delivery.Filter{TurnID: turnID, Limit: 500}); err != nil {
 		return shown, err
 	}
@@ -111,6 +115,41 @@ func (m Messages) Show(ctx context.Context, id string) (Shown, error) {
 	shown.Events, err = m.Timeline(ctx, turnID, maxShownEvents)
 	shown.Spent = exchange.SpentBy(shown.Events)
 	return shown, err
+}
+
+// idsOfActs are the kinds of ids of what the server did once, which may be about several messages.
+var idsOfActs = map[string]bool{"job": true, "request": true, "audit record": true}
+
+// meant returns the message that an id means, and the ids of the others to which it leads.
+func (m Messages) meant(ctx context.Context, kind, id string, turns []string) (turn exchange.TurnRecord, others []string, err error) {
+	if len(turns) == 1 || idsOfActs[kind] {
+		turn, err = m.Timelines.Turn(ctx, turns[0])
+		return turn, turns[1:], err
+	}
+
+	found := make([]exchange.TurnRecord, len(turns))
+	for i := range turns {
+		if found[i], err = m.Timelines.Turn(ctx, turns[i]); err != nil {
+			return turn, nil, err
+		}
+	}
+	ordered, _, err := oneOf(kind, id, found)
+	switch {
+	case err == nil:
+		found = ordered
+	case !ofOneSender(found):
+		return turn, nil, err
+	}
+	for i := range found[1:] {
+		others = append(others, found[1+i].ID)
+	}
+	return found[0], others, nil
+}
+
+// ofOneSender reports whether one proven sender wrote all messages, such as a mail to several agents: no other person's is shown in place of one then.
+func ofOneSender(found []exchange.TurnRecord) bool {
+	return !strings.HasPrefix(found[0].Principal, normalized.Unproven) &&
+		!slices.ContainsFunc(found, func(turn exchange.TurnRecord) bool { return turn.Principal != found[0].Principal })
 }
 
 // showOperators adds who writes as the agent, and what the agent said meanwhile.

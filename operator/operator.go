@@ -133,7 +133,7 @@ func New(o Options) *Operator {
 		Demands:       Demands{o.Demands, o.Store},
 		Tools:         Tools{o.Store, o.Turns},
 		Results:       Results{o.Store, o.Files},
-		Takeovers:     Takeovers{o.Store, o.Turns, finder},
+		Takeovers:     Takeovers{o.Store, o.Turns, finder, o.Current},
 		Answers:       Answers{o.Store, o.Deliveries, o.Later},
 		Deliveries:    Deliveries{o.Store, o.Deliveries},
 		Waiting:       Waiting{o.Store, o.Approvals},

@@ -67,11 +67,23 @@ func TestPeopleAreUnlinkedByWhatTheListShows(t *testing.T) {
 	if left, err := people.List(t.Context(), "", 10); err != nil || len(left) != 4 {
 		t.Errorf("%+v, %v", left, err)
 	}
-	if _, err := people.UnlinkNamed(t.Context(), "", "@shared@mail.test", CommandLine); !fault.Is(err, fault.Conflict) {
-		t.Errorf("an address of two: %v", err)
+	link("memory", ana, work)
+	for _, test := range []struct{ agent, who, want string }{
+		{"", "@shared@mail.test", `is the name of several linked people: localhost mailto:shared@mail.test and localhost token:1; name one by its principal: ` +
+			`inbox people unlink 'localhost mailto:shared@mail.test'`},
+		{"", "mailto:ana@mail.test", `"mailto:ana@mail.test" has no link: it must be the principal, the subject or the proven address of a side, as they are listed by: inbox people list --json`},
+		{"shop", "@ana@work.test", `"@ana@work.test" has no link for agent "shop", only for memory; to end that link: inbox people unlink @ana@work.test --agent memory`},
+	} {
+		if _, err := people.UnlinkNamed(t.Context(), test.agent, test.who, CommandLine); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s for %q: %v; want %q", test.who, test.agent, err, test.want)
+		}
 	}
-	if _, err := people.UnlinkNamed(t.Context(), "", "mailto:ana@mail.test", CommandLine); !fault.Is(err, fault.NotFound) {
-		t.Errorf("unlinked twice: %v", err)
+	if err := people.Unlink(t.Context(), "shop", ana.Principal, CommandLine); !fault.Is(err, fault.NotFound) ||
+		!strings.Contains(err.Error(), "inbox people unlink 'localhost acct:ana@social.test' --agent memory") {
+		t.Errorf("by its principal: %v", err)
+	}
+	if got, err := people.UnlinkNamed(t.Context(), "Memory", "@ana@work.test", CommandLine); err != nil || got != work.Principal {
+		t.Errorf("the agent in other letters: %s, %v", got, err)
 	}
 }
 

@@ -2,8 +2,10 @@ package operator
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
+	"unicode"
 
 	"inbox/engine/store"
 	"inbox/exchange"
@@ -171,7 +173,14 @@ func stopped(principal string, entries []exchange.ListEntry) Person {
 func (p People) Unlink(ctx context.Context, agent, principal, by string) error {
 	ended, err := p.Rows.EndLinks(ctx, exchange.LinkFilter{Agent: agent, Principal: principal}, exchange.LinkEnd{By: by, Reason: "the operator ended it"})
 	if err == nil && len(ended) == 0 {
-		err = fault.New(fault.NotFound, "no link of this principal is there; see: inbox people list --json")
+		var linkedFor string
+		linkedFor, _, err = p.linked(ctx, agent, principal, func(side exchange.LinkSide) bool { return side.Principal == principal })
+		switch {
+		case err == nil && linkedFor != agent: // written with other capital letters
+			return p.Unlink(ctx, linkedFor, principal, by)
+		case err == nil:
+			err = fault.Newf(fault.Conflict, "the links of %q changed just now; see: inbox people list", principal)
+		}
 	}
 	return err
 }
@@ -179,32 +188,70 @@ func (p People) Unlink(ctx context.Context, agent, principal, by string) error {
 // UnlinkNamed is Unlink for a side that is named by its principal, or by its subject or proven address where only one linked
 // principal has it. fault.NotFound when none is linked, fault.Conflict when several are.
 func (p People) UnlinkNamed(ctx context.Context, agent, name, by string) (principal string, err error) {
-	if principal, err = p.linked(ctx, agent, name); err != nil {
+	agent, principal, err = p.linked(ctx, agent, name, func(side exchange.LinkSide) bool { return called(side, name) })
+	if err != nil {
 		return "", err
 	}
 	return principal, p.Unlink(ctx, agent, principal, by)
 }
 
-// linked finds the principal of a linked side.
-func (p People) linked(ctx context.Context, agent, name string) (principal string, err error) {
-	found := map[string]bool{}
+// linked finds the one principal that a name means and that is linked for the agent, with the agent's name as the link has it. The error says what is
+// wrong with the name or the agent, and which command to use.
+func (p People) linked(ctx context.Context, agent, name string, means func(side exchange.LinkSide) bool) (linkedFor, principal string, err error) {
+	found := map[string]map[string]bool{} // agents by linked principal
 	err = p.each(ctx, func(link *exchange.PersonLink) {
 		for _, side := range link.Sides {
-			if (agent == "" || agent == link.Agent) && called(side, name) {
-				found[side.Principal], principal = true, side.Principal
+			if !means(side) {
+				continue
 			}
+			if found[side.Principal] == nil {
+				found[side.Principal] = map[string]bool{}
+			}
+			found[side.Principal][link.Agent] = true
 		}
 	})
+	if err != nil {
+		return "", "", err
+	}
+	if len(found) == 0 {
+		return "", "", fault.Newf(fault.NotFound, "%q has no link: it must be the principal, the subject or the proven address of a side, as they are listed by: inbox people list --json", name)
+	}
+
+	var ofAgent []string
+	elsewhere := map[string]bool{}
+	for _, side := range slices.Sorted(maps.Keys(found)) {
+		is := agent == ""
+		for one := range found[side] {
+			elsewhere[one] = true
+			if strings.EqualFold(one, agent) {
+				is, linkedFor = true, one
+			}
+		}
+		if is {
+			ofAgent = append(ofAgent, side)
+		}
+	}
 
 	switch {
-	case err != nil:
-		return "", err
-	case len(found) == 0:
-		return "", fault.Newf(fault.NotFound, "no person with the principal, subject or proven address %q is linked; see: inbox people list", name)
-	case len(found) > 1:
-		return "", fault.Newf(fault.Conflict, "several linked identities have %q; name one by its principal: inbox people list --json", name)
+	case len(ofAgent) == 0:
+		agents := slices.Sorted(maps.Keys(elsewhere))
+		return "", "", fault.Newf(fault.NotFound, "%q has no link for agent %q, only for %s; to end that link: inbox people unlink %s --agent %s",
+			name, agent, strings.Join(agents, " and "), quoted(name), agents[0])
+	case len(ofAgent) > 1:
+		return "", "", fault.Newf(fault.Conflict, "%q is the name of several linked people: %s; name one by its principal: inbox people unlink %s",
+			name, strings.Join(ofAgent, " and "), quoted(ofAgent[0]))
 	}
-	return principal, nil
+	return linkedFor, ofAgent[0], nil
+}
+
+// quoted writes a name as one word of a command line.
+func quoted(name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("@.:/_-+%", r)
+	}) {
+		return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
+	}
+	return name
 }
 
 // Audit is what the server decided about trust, and what other servers reported.

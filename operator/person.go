@@ -16,6 +16,9 @@ import (
 // Belonging is a principal with the reason why it belongs to a person.
 type Belonging = store.Belonging
 
+// Statement is a principal that states an address of a person and is left out.
+type Statement = store.Statement
+
 // Reasons of a Belonging.
 const (
 	BecauseEvidence = store.BecauseEvidence
@@ -23,16 +26,23 @@ const (
 	BecauseUnproven = store.BecauseUnproven
 )
 
+// Reasons why a principal that states an address is not the person.
+const (
+	OtherSender   = store.OtherSender
+	OtherCapitals = store.OtherCapitals
+)
+
 // PersonName says who is meant, for an export or an erasure.
 type PersonName struct {
 	Name     string // an address, an account, a principal, or the id of a link
-	Linked   bool   // with the principals that are linked with the person, by links in force
-	Unproven bool   // with messages without proof that state the address
+	Linked   bool   // with what linked principals said to the agent of a link in force
+	Unproven bool   // with messages without proof that state exactly the address
 }
 
 // Who finds the principals of a person who is called by an address (@user@domain, user@domain), an account (https://…, mailto:…, token:…), a
-// principal as messages show it, or the id of a link. A principal belongs to the person because the operator named it or because its evidence vouches
-// for the address; an address that a sender only states brings in no one. fault.Malformed for what is no such name.
+// principal as messages show it, or the id of a link, which means both sides for the agent of the link. A principal belongs to the person because the
+// operator named it or because its evidence vouches for the address; an address that a sender only states brings in no one. fault.Malformed for what is
+// no such name.
 func (e Erasures) Who(ctx context.Context, who PersonName) (store.Person, error) {
 	query, err := e.query(ctx, strings.TrimSpace(who.Name))
 	if err != nil {
@@ -77,24 +87,24 @@ func (e Erasures) query(ctx context.Context, name string) (query store.PersonQue
 		query.Address = identity.ProvenAddress(address.String()) // by the operator's word
 		query.Principals = []string{store.MailPrincipal(e.domain, query.Address)}
 	case len(name) == 36:
-		query.Principals, err = e.sides(ctx, name)
+		query.Link, err = e.link(ctx, name)
 	default:
 		err = fault.Newf(fault.Malformed, "%q is neither an address nor a principal; write one such as @user@example.com", name)
 	}
 	return query, err
 }
 
-// sides returns the principals of the link with the id.
-func (e Erasures) sides(ctx context.Context, id string) (principals []string, err error) {
+// link returns the link with the id.
+func (e Erasures) link(ctx context.Context, id string) (found *exchange.PersonLink, err error) {
 	err = People{Rows: e.store}.each(ctx, func(link *exchange.PersonLink) {
 		if link.ID == id {
-			principals = []string{link.Sides[0].Principal, link.Sides[1].Principal}
+			found = link
 		}
 	})
-	if err == nil && len(principals) == 0 {
+	if err == nil && found == nil {
 		err = fault.Newf(fault.NotFound, "no link has the id %q; see: inbox people list", id)
 	}
-	return principals, err
+	return found, err
 }
 
 // Preview says who a name means and why, how many messages are theirs, and what is left out. Nothing is changed.

@@ -4,30 +4,38 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
+
+	"inbox/agents"
+	"inbox/exchange"
 )
 
 // maxReadMessages bounds the messages of a conversation whose readers are computed.
 const maxReadMessages = 500
 
-// Reader is a party of a conversation: the agent tells it what is in the messages that it may see, and their answers.
+// Reader is someone to whom the agent tells what is in messages of a conversation, and their answers: a party of it, or a principal that is
+// linked with a party.
 type Reader struct {
-	Principal string `json:"principal"`
-	Address   string `json:"address,omitempty"` // of its newest message, as stated; empty = it wrote none
-	Sees      int    `json:"sees"`              // messages that its history may have
-	Wrote     int    `json:"wrote"`             // of them: it wrote them
-	Addressed int    `json:"addressed"`         // of them: they named it, and others wrote them
+	Principal  string   `json:"principal" doc:"who can read: the issuer and the subject of a proof"`
+	Address    string   `json:"address,omitempty" doc:"of its newest message, as stated; left out if it wrote none"`
+	Sees       int      `json:"sees" doc:"messages that its history may have"`
+	Wrote      int      `json:"wrote" doc:"of them, it wrote them"`
+	Addressed  int      `json:"addressed" doc:"of them, others wrote them and addressed it"`
+	ByLink     int      `json:"by_link" doc:"of them, it can read them only because it is linked with a party"`
+	LinkedWith []string `json:"linked_with,omitempty" doc:"parties with which it is linked for the agent, if the history of the agent follows the person"`
 }
 
 // Readers says who can read a conversation, and why.
 type Readers struct {
-	Agent    string   `json:"agent"`
-	ThreadID string   `json:"thread_id"`
-	Messages int      `json:"messages"` // that were looked at, the newest 500 at most
-	Open     int      `json:"open"`     // of them: everyone in the conversation may read them
-	Readers  []Reader `json:"readers"`  // who sees most comes first
+	Agent    string   `json:"agent" doc:"the agent of the conversation"`
+	ThreadID string   `json:"thread_id" doc:"id of the conversation"`
+	Messages int      `json:"messages" doc:"messages that were looked at, the newest 500 at most"`
+	Open     int      `json:"open" doc:"of them, everyone in the conversation may read them"`
+	Readers  []Reader `json:"readers" doc:"parties and the addresses that are linked with them; the one that can read most comes first"`
 }
 
-// Readers computes who can read a conversation from whom its messages were meant for. fault.NotFound when there is no such conversation.
+// Readers computes who can read a conversation from whom its messages were meant for, and from the links of its parties. fault.NotFound when
+// there is no such conversation.
 func (t Takeovers) Readers(ctx context.Context, id ConversationID) (Readers, error) {
 	turn, _, err := t.find(ctx, id)
 	if err != nil {
@@ -38,7 +46,7 @@ func (t Takeovers) Readers(ctx context.Context, id ConversationID) (Readers, err
 		return Readers{}, err
 	}
 
-	found := Readers{Agent: turn.Agent, ThreadID: turn.ThreadID, Messages: len(list)}
+	found := Readers{Agent: turn.Agent, ThreadID: turn.ThreadID, Messages: len(list), Readers: []Reader{}}
 	readers := map[string]*Reader{}
 	reader := func(principal string) *Reader {
 		if readers[principal] == nil {
@@ -62,13 +70,19 @@ func (t Takeovers) Readers(ctx context.Context, id ConversationID) (Readers, err
 		}
 	}
 
+	links, err := t.linksOfParties(ctx, turn.Agent, readers)
+	if err != nil {
+		return Readers{}, err
+	}
+	for principal, with := range links {
+		reader(principal).LinkedWith = with
+	}
+
 	for _, one := range readers {
-		for _, message := range list {
-			if message.Audience.Has(message.Principal, one.Principal) {
-				one.Sees++
-			}
+		one.count(list)
+		if one.Sees > 0 {
+			found.Readers = append(found.Readers, *one)
 		}
-		found.Readers = append(found.Readers, *one)
 	}
 	slices.SortFunc(found.Readers, func(a, b Reader) int {
 		if a.Sees != b.Sees {
@@ -77,4 +91,49 @@ func (t Takeovers) Readers(ctx context.Context, id ConversationID) (Readers, err
 		return strings.Compare(a.Principal, b.Principal)
 	})
 	return found, nil
+}
+
+// count counts the messages that the reader may see. A party sees here what the addresses that are linked with it may see; the history of
+// its other conversations, and that of an address that is no party, has only what they wrote.
+func (r *Reader) count(list []exchange.MessageAudience) {
+	party := r.Wrote+r.Addressed > 0
+	for _, one := range list {
+		byLink := slices.ContainsFunc(r.LinkedWith, func(other string) bool {
+			return one.Shared && one.Principal == other || party && one.Audience.Has(one.Principal, other)
+		})
+		switch {
+		case party && one.Audience.Has(one.Principal, r.Principal):
+			r.Sees++
+		case byLink:
+			r.Sees++
+			r.ByLink++
+		}
+	}
+}
+
+// linksOfParties returns with which parties of a conversation a principal is linked, in order; none where the agent's history follows the thread.
+func (t Takeovers) linksOfParties(ctx context.Context, agent string, parties map[string]*Reader) (map[string][]string, error) {
+	settings := t.current()
+	configured, err := configuredAgent(settings, agent)
+	if err != nil || configured.History.Scope != agents.HistoryPerson {
+		return nil, nil //nolint:nilerr // an agent that is gone tells no one anything
+	}
+
+	linked, believed := map[string][]string{}, Believed(settings)
+	for party := range parties {
+		links, err := t.store.LinksOf(ctx, agent, party)
+		if err != nil {
+			return nil, err
+		}
+		for i := range links {
+			own, other, counts := links[i].With(agent, party, time.Now())
+			if counts && believed(own) && believed(other) {
+				linked[other.Principal] = append(linked[other.Principal], party)
+			}
+		}
+	}
+	for _, with := range linked {
+		slices.Sort(with)
+	}
+	return linked, nil
 }

@@ -11,6 +11,7 @@ import (
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/clip"
+	"inbox/internal/config"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -21,6 +22,8 @@ type Takeovers struct {
 	store  *store.Store
 	turns  TakeoverDecisions
 	finder Finder
+
+	current func() *config.Config // says whose history follows the person
 }
 
 // TakeoverDecisions decide about them; *pipeline.Service does.
@@ -118,7 +121,7 @@ func (t Takeovers) Addressee(ctx context.Context, id ConversationID) (Addressee,
 	if err != nil {
 		return Addressee{}, err
 	}
-	if !one || id.Whole {
+	if !one {
 		waiting, err := t.store.WaitingForOperator(ctx, turn.Agent, turn.ThreadID, exchange.MaxWaitingOfThread)
 		if err != nil {
 			return Addressee{}, err
@@ -207,37 +210,48 @@ func (t Takeovers) find(ctx context.Context, id ConversationID) (turn exchange.T
 		return turn, false, fault.Newf(fault.NotFound, "%s has no message or conversation %s", id.Agent, id.ID)
 	}
 
-	native := strings.Trim(id.ID, "<> ")
-	found = byOurID(native, found)
-	if err := ambiguous(id.ID, found, func(a, b exchange.TurnRecord) bool { return a.Agent == b.Agent && a.ThreadID == b.ThreadID }); err != nil {
+	if id.Whole {
+		kind, found = kindThread, ofConversation(id.ID, found)
+	}
+	found, one, err = oneOf(kind, id.ID, found)
+	if err != nil {
 		return turn, false, err
 	}
-	if id.Whole || idsOfConversations[kind] || exchange.IsConversationID(native) && found[0].ThreadID == native {
-		return found[0], false, nil
+	return found[0], one, nil
+}
+
+// ofConversation leaves the messages of the conversation with the id, if there is one: a sender may call a message by the id of another person's.
+func ofConversation(id string, found []exchange.TurnRecord) []exchange.TurnRecord {
+	own := slices.DeleteFunc(slices.Clone(found), func(turn exchange.TurnRecord) bool { return turn.ThreadID != id })
+	if len(own) == 0 {
+		return found
+	}
+	return own
+}
+
+// oneOf returns the messages to which an id leads, that which it means first, and whether it names that message alone. An id of a conversation means
+// its newest message. fault.Conflict lists the messages where the id fits several, or several conversations.
+func oneOf(kind, id string, found []exchange.TurnRecord) (ordered []exchange.TurnRecord, one bool, err error) {
+	if err := ambiguous(id, found, func(a, b exchange.TurnRecord) bool { return a.Agent == b.Agent && a.ThreadID == b.ThreadID }); err != nil {
+		return nil, false, err
+	}
+	if idsOfConversations[kind] {
+		return found, false, nil
 	}
 
-	var named []exchange.TurnRecord // the id is their own, or that of their answer
-	for _, other := range found {
-		if other.ID == native || other.Message.ID == native || other.ReplyID == native {
-			named = append(named, other)
+	native := strings.Trim(id, "<> ")
+	var named, others []exchange.TurnRecord // the id is their own, or that of their answer
+	for _, turn := range found {
+		if turn.ID == native || turn.Message.ID == native || turn.ReplyID == native {
+			named = append(named, turn)
+		} else {
+			others = append(others, turn)
 		}
 	}
 	if len(named) == 0 {
-		named = found
+		named, others = found, nil
 	}
-	return named[0], true, ambiguous(id.ID, named, func(a, b exchange.TurnRecord) bool { return a.ID == b.ID })
-}
-
-// byOurID leaves the messages that have an id as one of the server's: a sender may call something of their own by the id of another
-// person's message or conversation. Conversations from before 0129 may have names of senders, and come after.
-func byOurID(id string, found []exchange.TurnRecord) []exchange.TurnRecord {
-	ours := slices.DeleteFunc(slices.Clone(found), func(turn exchange.TurnRecord) bool {
-		return turn.ID != id && turn.ReplyID != id && (turn.ThreadID != id || !exchange.IsConversationID(id))
-	})
-	if len(ours) == 0 {
-		return found
-	}
-	return ours
+	return append(named, others...), true, ambiguous(id, named, func(a, b exchange.TurnRecord) bool { return a.ID == b.ID })
 }
 
 // ambiguous refuses an id that fits several messages or conversations, and lists them: senders choose the ids of their messages, and another
@@ -250,7 +264,11 @@ func ambiguous(id string, found []exchange.TurnRecord, same func(a, b exchange.T
 	lines := make([]string, 0, len(found))
 	for _, turn := range found {
 		to := addresseeOf(turn)
-		lines = append(lines, fmt.Sprintf("%s from %s to %s by %s: %s", turn.ID, to.To, turn.Agent, to.Channel, to.About))
+		proof := ""
+		if !to.Proven {
+			proof = " (unproven)"
+		}
+		lines = append(lines, fmt.Sprintf("%s from %s%s to %s by %s: %s", turn.ID, to.To, proof, turn.Agent, to.Channel, to.About))
 	}
 	return fault.Newf(fault.Conflict, "several messages have the id %s; give the id of the one that you mean:\n%s", id, strings.Join(lines, "\n"))
 }
@@ -270,4 +288,4 @@ func (t Takeovers) MarkRead(ctx context.Context, owner exchange.SessionOwner, id
 }
 
 // idsOfConversations are the kinds of ids that several messages share.
-var idsOfConversations = map[string]bool{"thread": true, "session": true, "A2A task": true}
+var idsOfConversations = map[string]bool{kindThread: true, "session": true, "A2A task": true}

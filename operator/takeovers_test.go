@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,16 +17,21 @@ import (
 	"inbox/normalized"
 )
 
-// TestAddressee: senders choose the ids of their messages, so an id may fit messages of two people, and the operator must not write to the
-// wrong one.
-func TestAddressee(t *testing.T) {
-	rows := openStore(t)
-	takeovers := Takeovers{store: rows, finder: ids{
+// idsOf finds messages of the agent echo.
+func idsOf(rows *store.Store) ids {
+	return ids{
 		rows: rows, agents: func() []string { return []string{"echo"} },
 		approvals: func(context.Context, string) (exchange.Approval, error) {
 			return exchange.Approval{}, fault.New(fault.NotFound, "none")
 		},
-	}}
+	}
+}
+
+// TestAddressee: senders choose the ids of their messages, so an id may fit messages of two people, and the operator must not write to the
+// wrong one.
+func TestAddressee(t *testing.T) {
+	rows := openStore(t)
+	takeovers := Takeovers{store: rows, finder: idsOf(rows)}
 	say := func(sender, nativeID, thread, state, text string) string {
 		t.Helper()
 		turn := exchange.TurnRecord{
@@ -49,7 +55,14 @@ func TestAddressee(t *testing.T) {
 	}
 
 	first := say("ann@a.example", "first@a.example", "c-ann", exchange.StateWaiting, "My PIN is 4711.")
-	say("ann@a.example", "second@a.example", "c-ann", exchange.StateAnswered, "Thank you.")
+	second := say("ann@a.example", "second@a.example", "c-ann", exchange.StateAnswered, "Thank you.")
+	const reply = "reply-1@inbox.test" // Message-ID of the answer to the first one
+	if err := rows.InTx(t.Context(), func(tx *store.Tx) error {
+		return tx.InsertReply(t.Context(), exchange.Reply{ID: uuid.Must(uuid.NewV7()).String(), TurnID: first, Agent: "echo", Channel: normalized.ViaEmail}, reply)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	say("eve@e.example", reply, "c-eve-4", exchange.StateAnswered, "One that is called like an answer to Ann.")
 	say("eve@e.example", "c-ann", "c-eve-2", exchange.StateAnswered, "A message that is called like a conversation of Ann.")
 	say("eve@e.example", first, "c-eve-3", exchange.StateAnswered, "One that is called like a message of Ann.")
 	other := say("eve@e.example", "first@a.example", "c-eve", exchange.StateAccepted, "What was said before?")
@@ -61,6 +74,20 @@ func TestAddressee(t *testing.T) {
 		}
 	}
 
+	messages := Messages{Timelines: rows, Finder: idsOf(rows)}
+	if _, err := messages.Show(t.Context(), "<first@a.example>"); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), first+" from @ann@a.example") ||
+		!strings.Contains(err.Error(), other+" from @eve@e.example") {
+		t.Errorf("show by an id of two senders: %v; want a refusal that lists both messages", err)
+	}
+	for id, want := range map[string]string{first: first, other: other, "c-ann": second, "second@a.example": second, reply: first} {
+		if shown, err := messages.Show(t.Context(), id); err != nil || shown.Turn.ID != want {
+			t.Errorf("show %s: %s, %v; want %s", id, shown.Turn.ID, err, want)
+		}
+	}
+	if shown, err := messages.Show(t.Context(), "c-ann"); err != nil || !slices.Equal(shown.Others, []string{first}) {
+		t.Errorf("show c-ann names the others %v, %v; want only those of the conversation", shown.Others, err)
+	}
+
 	for _, c := range []struct {
 		id   ConversationID
 		turn string
@@ -68,6 +95,7 @@ func TestAddressee(t *testing.T) {
 	}{
 		{ConversationID{ID: first}, first, "@ann@a.example"},
 		{ConversationID{ID: other}, other, "@eve@e.example"},
+		{ConversationID{ID: reply}, first, "@ann@a.example"},
 		{ConversationID{ID: "c-ann"}, first, "@ann@a.example"}, // it waits for the operator
 		{ConversationID{ID: "c-eve", Whole: true}, other, "@eve@e.example"},
 	} {

@@ -21,14 +21,16 @@ import (
 
 // aboutPerson are the words on who PERSON is, which both commands have in their help.
 const aboutPerson = `PERSON is an address, an account, a principal as "inbox show" prints it, or the id of a link. An address means the principals whose
-evidence vouches for it; --dry-run names each of them with the reason. Messages that only state the address, without proof or by another
-sender, are listed apart. --unproven takes those without proof, too: write it only if you know that the person wrote them. --linked takes the
-addresses that are linked with the person by links in force.`
+evidence vouches for it; --dry-run names each of them with the reason. Addresses are compared letter by letter, capital letters included.
+
+Messages that only state the address are listed apart. --unproven takes those of senders without proof, too: write it only if you know that the person
+wrote them. Messages of a sender who is proven to be another one, and of an address that differs in capital letters, are never taken: name that
+principal. --linked takes what linked addresses said to the agent for which both agreed to the link. The id of a link means both sides, for its agent.`
 
 // addPerson adds the flags that say who belongs to a person.
 func addPerson(cmd *cobra.Command, who *operator.PersonName) {
-	cmd.Flags().BoolVar(&who.Linked, "linked", false, "with the addresses that are linked with the person")
-	cmd.Flags().BoolVar(&who.Unproven, "unproven", false, "with messages without proof that state the address")
+	cmd.Flags().BoolVar(&who.Linked, "linked", false, "with what linked addresses said to the agent of the link")
+	cmd.Flags().BoolVar(&who.Unproven, "unproven", false, "with messages without proof that state exactly the address")
 }
 
 func newExportPerson() *cobra.Command {
@@ -231,13 +233,18 @@ func printPreview(cmd *cobra.Command, preview operator.ErasurePreview) error {
 	for _, one := range preview.Linked {
 		fmt.Fprintf(out, "  %s: %s\n", oneLine(one.Principal), oneLine(one.Why()))
 	}
-	if len(preview.Unproven) > 0 {
-		fmt.Fprintln(out, "Unproven messages that state this address, and are left out:")
-	}
-	for _, one := range preview.Unproven {
-		fmt.Fprintf(out, "  %s states %s (%d messages)\n", oneLine(one.Principal), oneLine(one.Address.String()), one.Messages)
-	}
+	printStatements(out, "Unproven messages that state this address, and are left out without --unproven:", preview.Unproven)
+	printStatements(out, "Messages of others that state this address or one like it, and are never taken by this name:", preview.Others)
 	return nil
+}
+
+func printStatements(out io.Writer, heading string, list []operator.Statement) {
+	if len(list) > 0 {
+		fmt.Fprintln(out, heading)
+	}
+	for _, one := range list {
+		fmt.Fprintf(out, "  %s (%d messages)\n", oneLine(one.Why()), one.Messages)
+	}
 }
 
 // awaitErasure works on an erasure beside a server, if one runs, until it is done or the time is over.

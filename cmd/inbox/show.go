@@ -27,7 +27,8 @@ func newShow() *cobra.Command {
 		Long: `Shows a message with the evidence about its sender, its answer, its deliveries and its timeline.
 ID is any id that a peer, a client or a line of the log showed: of a turn, a task, a message or its answer (Message-ID, address of a post,
 messageId of A2A), a session, a run, a delivery, a demand, an approval, a call of a tool, a request (X-Request-Id); docs/operating.md has
-the table. If several messages match, as with a session, it shows the newest and names the others.
+the table. Of a conversation or session, and of a mail to several agents, it shows the newest message and names the others. Senders choose some ids:
+if one fits messages of several senders, the command lists them with their senders and shows none.
 
 With --result it shows how the agent reached the answer: the conversation result of the newest run, or of --run N. It has the tools with
 hashes of their parameters and results; with --json it is the whole document.`,

@@ -220,7 +220,7 @@ If TEXT is "-", it is read from standard input. With the same --key a second cal
 // confirmAddressee prints who gets an answer, and asks a person at a terminal whether to send it.
 func confirmAddressee(cmd *cobra.Command, to operator.Addressee, wanted string, yes bool) error {
 	if wanted != "" {
-		if address, err := identity.ParseAddress(wanted); err != nil || !strings.EqualFold(address.String(), to.To) {
+		if !identity.SameAddress(wanted, to.To) {
 			return usageError{fmt.Errorf("the answer would go to %s, not to %s; nothing was sent", oneLine(to.To), wanted)}
 		}
 		return nil

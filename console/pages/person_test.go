@@ -21,7 +21,10 @@ func TestPersonPage(t *testing.T) {
 	proven.Principal, proven.Message.Sender.Address = ann, identity.Stated("@ann@social.test")
 	proven.Message.Sender.Identities = []identity.Evidence{{Issuer: "localhost:8080", Subject: "mailto:ann@social.test", Method: identity.MethodEmailDMARC}}
 	stated.Principal, stated.Message.Sender.Address, stated.Message.Sender.Identities = "unverified @ann@social.test", identity.Stated("@ann@social.test"), nil
-	overviewInsertAll(s, proven, stated)
+	eve := overviewTurn(exchange.StateSilent)
+	eve.Principal, eve.Message.Sender.Address = "localhost:8080 https://social.test/eve", identity.Stated("@ann@social.test")
+	eve.Message.Sender.Identities = []identity.Evidence{{Issuer: "localhost:8080", Subject: "https://social.test/eve", Method: identity.MethodActivityPubSignature}}
+	overviewInsertAll(s, proven, stated, eve)
 	err := s.Store().InTx(t.Context(), func(tx *store.Tx) error {
 		return tx.PutLink(t.Context(), exchange.PersonLink{Agent: "memory", Digest: "shown", Sides: [2]exchange.LinkSide{
 			{Principal: ann, Issuer: "localhost:8080", Subject: "mailto:ann@social.test", Method: identity.MethodEmailDMARC, Address: "@ann@social.test"},
@@ -40,13 +43,15 @@ func TestPersonPage(t *testing.T) {
 	got := admin.get(page, http.StatusOK)
 	for _, want := range []string{
 		ann, "1 message", other, "by consent for memory", "Unproven messages that state this address", "unverified @ann@social.test", "linked=true", "unproven=true",
+		"for messages to memory only", "Is proven to be another sender, and states @ann@social.test",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page lacks %q: %s", want, got)
 		}
 	}
-	if got := admin.get(page+"&linked=true&unproven=true", http.StatusOK); !strings.Contains(got, "2 messages") || strings.Contains(got, "left out") {
-		t.Errorf("something is left out: %s", got)
+	if got := admin.get(page+"&linked=true&unproven=true", http.StatusOK); !strings.Contains(got, "2 messages") || strings.Contains(got, "Linked, and left out") ||
+		strings.Contains(got, "Unproven messages that state") || !strings.Contains(got, "Messages of others that state") {
+		t.Errorf("something is left out, or the other sender is taken: %s", got)
 	}
 	reader.get(page, http.StatusForbidden)
 }

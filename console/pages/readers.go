@@ -3,6 +3,7 @@ package pages
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"inbox/console/account"
@@ -32,6 +33,15 @@ func (p *Pages) readers(w http.ResponseWriter, r *http.Request, s account.Sessio
 // readersPath is the page that says who can read a conversation.
 func readersPath(agent, id string) string {
 	return at("readers") + "?" + url.Values{"agent": {agent}, "id": {id}}.Encode()
+}
+
+// partyName is the name of a party of the conversation.
+func partyName(v operator.Readers, principal string) string {
+	at := slices.IndexFunc(v.Readers, func(one operator.Reader) bool { return one.Principal == principal })
+	if at < 0 {
+		return principal
+	}
+	return readerName(v.Readers[at])
 }
 
 // readerName is the address of a party that wrote, else what it has to prove.

@@ -24,7 +24,7 @@ func readersPage(v operator.Readers) templ.Component {
 		page.Escaped("\">", text(ctx, "Conversation"))
 		page.Escaped("</a></p><div class=\"page-head\"><h1>", text(ctx, "Who can read this?"))
 		page.Escaped("</h1></div><section class=\"card\" aria-labelledby=\"readers\"><h2 id=\"readers\">", text(ctx, "Parties of the conversation"))
-		page.Escaped("</h2><p class=\"muted\">", text(ctx, "The agent is given the messages that were meant for the sender, and their answers. Operators of this server read everything."))
+		page.Escaped("</h2><p class=\"muted\">", text(ctx, "The agent is given the messages that were meant for the sender, and their answers. An agent that remembers people is also given what linked addresses wrote. Operators of this server read everything."))
 		page.Fixed("</p>")
 		if v.Open > 0 {
 			page.Escaped("<p>", text(ctx, "{n} of {all} messages are open to everyone in the conversation.", "n", strconv.Itoa(v.Open), "all", strconv.Itoa(v.Messages)))
@@ -34,6 +34,7 @@ func readersPage(v operator.Readers) templ.Component {
 		page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Can read"))
 		page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Wrote"))
 		page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Was addressed in"))
+		page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Only by a link"))
 		page.Fixed("</th></tr></thead> <tbody>")
 		for _, one := range v.Readers {
 			page.Escaped("<tr><td><a href=\"", personPath(one.Principal))
@@ -42,9 +43,14 @@ func readersPage(v operator.Readers) templ.Component {
 			if strings.HasPrefix(one.Principal, normalized.Unproven) {
 				page.Component(ctx, "", design.Badge(design.Warn, text(ctx, "Not proven")))
 			}
+			for _, party := range one.LinkedWith {
+				page.Escaped("<div class=\"small muted\">", text(ctx, "Linked with {party} for {agent}", "party", design.VisibleLine(partyName(v, party)), "agent", v.Agent))
+				page.Fixed("</div>")
+			}
 			page.Escaped("</td><td class=\"number\">", text(ctx, "{n} of {all}", "n", strconv.Itoa(one.Sees), "all", strconv.Itoa(v.Messages)))
 			page.Escaped("</td><td class=\"number\">", strconv.Itoa(one.Wrote))
 			page.Escaped("</td><td class=\"number\">", strconv.Itoa(one.Addressed))
+			page.Escaped("</td><td class=\"number\">", strconv.Itoa(one.ByLink))
 			page.Fixed("</td></tr>")
 		}
 		page.Fixed("</tbody></table></section>")

@@ -10,6 +10,7 @@ import "inbox/internal/pagecode/component"
 
 import (
 	"strconv"
+	"strings"
 
 	"inbox/exchange"
 	"inbox/internal/catalog"
@@ -137,7 +138,14 @@ func heading(title, lead string) templ.Component {
 func failedPage(words string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var27 templ.Component) {
 		page.Component(ctx, "", heading(text(ctx, "That did not work"), ""))
-		page.Component(ctx, "", design.Notice(design.Bad, words))
+		for i, line := range strings.Split(words, "\n") {
+			if i == 0 {
+				page.Component(ctx, "", design.Notice(design.Bad, line))
+			} else {
+				page.Escaped("<p class=\"small\">", design.VisibleLine(line))
+				page.Fixed("</p>")
+			}
+		}
 		page.Address("<p><a href=\"", Root)
 		page.Escaped("\">", text(ctx, "To the overview"))
 		page.Fixed("</a></p>")
@@ -146,7 +154,7 @@ func failedPage(words string) templ.Component {
 
 // onwards leads to the next page of a list.
 func onwards(href string) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var30 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var31 templ.Component) {
 		if href != "" {
 			page.Escaped("<nav class=\"pages\" aria-label=\"", text(ctx, "Pages"))
 			page.Escaped("\"><a class=\"button\" href=\"", href)
@@ -158,7 +166,7 @@ func onwards(href string) templ.Component {
 
 // number is a figure in a table.
 func number(n int64) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var34 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var35 templ.Component) {
 		page.Escaped("<span class=\"number\">", strconv.FormatInt(n, 10))
 		page.Fixed("</span>")
 	})

@@ -128,10 +128,22 @@ func because(ctx context.Context, one operator.Belonging) string {
 	case operator.BecauseEvidence:
 		return text(ctx, "{method} vouches for {address}", "method", one.Method, "address", design.VisibleLine(string(one.Address)))
 	case operator.BecauseLink:
-		return text(ctx, "Linked with {other} by consent for {agent} at {time}",
+		return text(ctx, "Linked with {other} by consent for {agent} at {time}, for messages to {agent} only",
 			"other", design.VisibleLine(one.With), "agent", one.Agent, "time", one.LinkedAt.UTC().Format(time.RFC3339))
 	case operator.BecauseUnproven:
 		return text(ctx, "States the address, and you count that as enough")
 	}
 	return text(ctx, "You named it")
+}
+
+// whyNot says why a principal that states an address does not belong to the person.
+func whyNot(ctx context.Context, one operator.Statement) string {
+	stated := design.VisibleLine(one.Address.String())
+	switch one.Because {
+	case operator.OtherSender:
+		return text(ctx, "Is proven to be another sender, and states {address}", "address", stated)
+	case operator.OtherCapitals:
+		return text(ctx, "States {address}, which is another address: capital letters count", "address", stated)
+	}
+	return text(ctx, "States {address} without proof", "address", stated)
 }

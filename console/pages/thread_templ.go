@@ -137,22 +137,34 @@ func personDataPage(v personDataView) templ.Component {
 		}
 		if len(v.Preview.Unproven) > 0 {
 			page.Escaped("<section class=\"card\" aria-labelledby=\"unproven\"><h2 id=\"unproven\">", text(ctx, "Unproven messages that state this address, and are left out"))
-			page.Fixed("</h2><dl class=\"facts\">")
-			for _, one := range v.Preview.Unproven {
-				page.Component(ctx, "<dt>", design.Name(one.Principal))
-				page.Component(ctx, "</dt><dd>", design.Name(one.Address.String()))
-				page.Escaped("<span class=\"small muted\">", count(ctx, one.Messages, "{n} message", "{n} messages"))
-				page.Fixed("</span></dd>")
-			}
-			page.Address("</dl><p><a href=\"", v.WithUnproven)
+			page.Component(ctx, "</h2>", statements(v.Preview.Unproven))
+			page.Address("<p><a href=\"", v.WithUnproven)
 			page.Escaped("\">", text(ctx, "Show it with messages without proof"))
 			page.Fixed("</a></p></section>")
+		}
+		if len(v.Preview.Others) > 0 {
+			page.Escaped("<section class=\"card\" aria-labelledby=\"others\"><h2 id=\"others\">", text(ctx, "Messages of others that state this address or one like it, and are left out"))
+			page.Component(ctx, "</h2>", statements(v.Preview.Others))
+			page.Fixed("</section>")
 		}
 	})
 }
 
-func belongings(list []operator.Belonging) templ.Component {
+func statements(list []operator.Statement) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var43 templ.Component) {
+		page.Fixed("<dl class=\"facts\">")
+		for _, one := range list {
+			page.Component(ctx, "<dt>", design.Name(one.Principal))
+			page.Escaped("</dt><dd>", whyNot(ctx, one))
+			page.Escaped(" <span class=\"small muted\">", count(ctx, one.Messages, "{n} message", "{n} messages"))
+			page.Fixed("</span></dd>")
+		}
+		page.Fixed("</dl>")
+	})
+}
+
+func belongings(list []operator.Belonging) templ.Component {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var46 templ.Component) {
 		page.Fixed("<dl class=\"facts\">")
 		for _, one := range list {
 			page.Component(ctx, "<dt>", design.Name(one.Principal))

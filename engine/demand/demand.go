@@ -85,6 +85,8 @@ type Store interface {
 	NoteDemand(ctx context.Context, id, status string, notes json.RawMessage) (bool, error)
 	// EndLinks ends the links that the filter selects, and returns them.
 	EndLinks(ctx context.Context, filter exchange.LinkFilter, end exchange.LinkEnd) ([]exchange.PersonLink, error)
+	// Tokens returns all tokens, by whose labels people know the programs that show them.
+	Tokens(ctx context.Context) ([]exchange.Token, error)
 	// ReviseDemand replaces the code and the notes of an issued demand that has the code; false = it was settled, or it has
 	// another code by now.
 	ReviseDemand(ctx context.Context, id, codeHash, newHash string, notes json.RawMessage) (bool, error)

@@ -87,7 +87,8 @@ func (l *links) Challenge(ctx context.Context, turn exchange.TurnRecord) (part p
 		if err := l.linkable(ctx, first, turn); err != nil {
 			return policypart.Part{}, false, err
 		}
-		return l.confirmation(first, turn), true, nil
+		part, err := l.confirmation(ctx, first, turn)
+		return part, err == nil, err
 	}
 	return policypart.Part{}, false, nil
 }
@@ -114,17 +115,60 @@ func (l *links) linkable(ctx context.Context, first policypart.Issuance, turn ex
 	return nil
 }
 
-func (l *links) confirmation(first policypart.Issuance, turn exchange.TurnRecord) policypart.Part {
+func (l *links) confirmation(ctx context.Context, first policypart.Issuance, turn exchange.TurnRecord) (policypart.Part, error) {
 	sender := turn.Message.Sender
-	own := linkSide(sender.Principal(), resolvers(sender), provenOf(sender))
+	names, err := l.names(ctx, turn.Message.Recipient, sideOf(first), linkSide(sender.Principal(), resolvers(sender), provenOf(sender)))
+	if err != nil {
+		return policypart.Part{}, err
+	}
 	return policypart.Part{
 		Kind: policypart.ConsentRequired, Code: CodeLinkConfirm, Title: "Is this also you?",
 		Message: fmt.Sprintf("%s asks to be treated by %s as the same person as %s, so that it may use what both told it. "+
 			"Agree only if you asked for this yourself and both addresses are yours. It counts for %[2]s alone, and for these two addresses alone. "+
-			"Either of them ends it with a message that is only the word “unlink”.", sideOf(first).Name(), turn.Message.Recipient, own.Name()),
+			"Either of them ends it with a message that is only the word “unlink”.", names[0], turn.Message.Recipient, names[1]),
 		ActionLabel: "Link the two addresses",
 		Data:        withData(nil, LinkKey, partner{Demand: first.ID, Proof: l.secrets.mint(partnerClaim(first.ID, turn.ID))}),
+	}, nil
+}
+
+// names are what people recognise sides of links by. A program that shows a token of ours is known by the label of the token, as everywhere: the token's
+// id says nothing to a person. The names are usable even with an error.
+func (l *links) names(ctx context.Context, agentAddress string, sides ...exchange.LinkSide) (names []string, err error) {
+	var labels map[string]string // by id, once they are needed
+	for _, side := range sides {
+		id, is := strings.CutPrefix(side.Name(), "token:")
+		if !is {
+			names = append(names, side.Name())
+			continue
+		}
+
+		label := ""
+		if strings.HasSuffix(agentAddress, "@"+side.Issuer) { // else the id is another server's
+			if labels == nil {
+				labels, err = l.labels(ctx)
+			}
+			label = labels[id]
+		}
+		if label == "" {
+			names = append(names, "a program of "+side.Issuer)
+		} else {
+			names = append(names, fmt.Sprintf("“%s” (a program with a token of %s)", label, side.Issuer))
+		}
 	}
+	return names, err
+}
+
+// labels returns the names of all tokens by their ids.
+func (l *links) labels(ctx context.Context) (map[string]string, error) {
+	tokens, err := l.store.Tokens(ctx)
+	labels := make(map[string]string, len(tokens))
+	for _, token := range tokens {
+		labels[token.ID] = token.Name
+	}
+	if err != nil {
+		err = fault.Wrap(fault.Unavailable, "the tokens cannot be read now; try again", err)
+	}
+	return labels, err
 }
 
 // words returns the code words of a message as they were issued.
@@ -181,10 +225,14 @@ func (l *links) confirm(ctx context.Context, second policypart.Issuance) error {
 		return l.audit.refuse(ctx, second, refusal)
 	}
 
-	return l.demands.settle(ctx, l.linking(first, second)...)
+	names, err := l.names(ctx, notesOf(second).AgentAddress, sideOf(first), sideOf(second))
+	if err != nil {
+		return err
+	}
+	return l.demands.settle(ctx, l.linking(first, second, names)...)
 }
 
-func (l *links) linking(first, second policypart.Issuance) []Ending {
+func (l *links) linking(first, second policypart.Issuance, names []string) []Ending {
 	now := l.now()
 	link := &exchange.PersonLink{
 		ID: exchange.DerivedID(second.ID, "link"), Agent: first.Agent, Sides: [2]exchange.LinkSide{sideOf(first), sideOf(second)}, LinkedAt: now,
@@ -195,7 +243,7 @@ func (l *links) linking(first, second policypart.Issuance) []Ending {
 	confirm := Ending{
 		Issuance: ended(second, deed{outcome: policypart.OutcomeGranted, by: asker(second)}, now), From: []string{policypart.StatusIssued},
 		Response: told(second, fmt.Sprintf("Done: %s now treats %s and %s as the same person. To end that, send it a message that is only the word “unlink”, "+
-			"from either of them.", notesOf(second).AgentAddress, asked.Name(), other.Name())),
+			"from either of them.", notesOf(second).AgentAddress, names[0], names[1])),
 		State: exchange.StateAnswered, Link: link,
 		Audit: []exchange.AuditRecord{auditRow(second, codeLinked, asked.Principal+" and "+other.Principal, now)},
 	}
@@ -242,16 +290,17 @@ func (l *links) Unlink(ctx context.Context, turn exchange.TurnRecord) (sentence 
 		return "", false, fault.Wrap(fault.Unavailable, "the link cannot be ended now", err)
 	}
 
-	var others []string
+	var others []exchange.LinkSide
 	for i := range links {
 		for _, side := range links[i].Sides {
 			if side.Principal != turn.Principal {
-				others = append(others, side.Name())
+				others = append(others, side)
 			}
 		}
 	}
 	if len(others) == 0 {
 		return "", false, nil
 	}
-	return fmt.Sprintf("Done: %s no longer treats this address and %s as the same person.", turn.Message.Recipient, strings.Join(others, ", ")), true, nil
+	names, _ := l.names(ctx, turn.Message.Recipient, others...) // the links have ended in any case
+	return fmt.Sprintf("Done: %s no longer treats this address and %s as the same person.", turn.Message.Recipient, strings.Join(names, ", ")), true, nil
 }

@@ -228,3 +228,47 @@ func TestWordsAreForgiving(t *testing.T) {
 		t.Errorf("%d words", len(got))
 	}
 }
+
+// TestConsentNamesProgramsByTheirLabel: a person who is asked about a program that shows a token reads the label of the token, and never its id. The
+// id of another server's token is no label here.
+func TestConsentNamesProgramsByTheirLabel(t *testing.T) {
+	byToken := func(id, issuer, token string, texts ...string) exchange.TurnRecord {
+		turn := turnOf(id, "program", texts...)
+		e := evidence("token:" + token)
+		e.Issuer = issuer
+		turn.Message.Sender.Identities = []identity.Evidence{e}
+		turn.Principal = turn.Message.Sender.Principal()
+		return turn
+	}
+	const label = "“customer” (a program with a token of agents.test)"
+
+	for _, test := range []struct {
+		issuer, token, want string
+	}{{"agents.test", "7", label}, {"agents.test", "8", "a program of agents.test"}, {"other.test", "7", "a program of other.test"}} {
+		b := setup(t)
+		_, word := b.agreed(t, byToken("1", test.issuer, test.token))
+		part, _, err := b.Challenge(t.Context(), turnOf("2", "alice", word))
+		if err != nil || !strings.HasPrefix(part.Message, test.want+" asks") || strings.Contains(part.Message, "token:") {
+			t.Errorf("%+v: %q, %v", test, part.Message, err)
+		}
+		_, token := b.park(t, turnOf("2", "alice", word), part)
+		if _, err := b.Decide(t.Context(), token, true); err != nil {
+			t.Fatal(err)
+		}
+		told := normalized.PlainText(b.rows.endings[0].Response.Parts)
+		if !strings.Contains(told, test.want+" and mailto:alice") || strings.Contains(told, "token:") {
+			t.Errorf("%+v: told %q", test, told)
+		}
+		b.rows.links = []exchange.PersonLink{*b.rows.endings[0].Link}
+		if sentence, ended, err := b.Unlink(t.Context(), turnOf("3", "alice")); !ended || err != nil || !strings.Contains(sentence, "this address and "+test.want) {
+			t.Errorf("%+v: %q, %v, %v", test, sentence, ended, err)
+		}
+	}
+
+	b := setup(t)
+	_, word := b.agreed(t, turnOf("1", "alice"))
+	part, _, err := b.Challenge(t.Context(), byToken("2", "agents.test", "7", word))
+	if err != nil || !strings.Contains(part.Message, "as the same person as "+label) {
+		t.Errorf("the other side: %q, %v", part.Message, err)
+	}
+}

@@ -589,7 +589,7 @@ func (s personEraser) EraseNames(ctx context.Context, e Erasure, pseudonym func(
 	if err := s.eraseJobs(ctx, e.Receipt.ID, names, about); err != nil {
 		return err
 	}
-	mails, err := mailStore(s).mailsOf(ctx, mailAddresses(e.Person), e.Person.Unproven)
+	mails, err := mailStore(s).mailsOf(ctx, e.Person)
 	if err != nil {
 		return err
 	}
@@ -904,6 +904,12 @@ func (s personEraser) erasePersonRows(ctx context.Context, e Erasure, pseudonym 
 	if err != nil {
 		return err
 	}
+	err = erasePortions(ctx, s, e.Receipt.ID, e.Person.Linked, func(tx *Tx, linked LinkedName, made map[string]int64) error {
+		return tx.eraseLinked(ctx, linked, made)
+	})
+	if err != nil {
+		return err
+	}
 	return erasePortions(ctx, s, e.Receipt.ID, mailAddresses(e.Person), func(tx *Tx, mail string, made map[string]int64) error {
 		return tx.eraseAddress(ctx, mail, pseudonym(mail), made)
 	})
@@ -937,6 +943,15 @@ func (t eraseTx) erasePrincipal(ctx context.Context, principal string, made map[
 	}
 	t.wake(ChannelLists, "")
 	return t.sql.Do(ctx, `UPDATE list_version SET version = version + 1 WHERE one = 1`)
+}
+
+// eraseLinked is about a principal of which only what it said to one agent is erased.
+func (t eraseTx) eraseLinked(ctx context.Context, linked LinkedName, made map[string]int64) error {
+	remove := t.counting(ctx, made)
+	if err := remove("links", `DELETE FROM links WHERE agent = $1 AND $2 IN (first_key, second_key)`, linked.Agent, hashKey(linked.Principal)); err != nil {
+		return err
+	}
+	return remove("webhooks", `DELETE FROM watches WHERE agent = $1 AND principal = $2`, linked.Agent, linked.Principal)
 }
 
 // eraseAddress is about an address of mail. Who asked not to be written to is not written to: the address stays as its hash.
@@ -1126,7 +1141,7 @@ func MailPrincipal(domain string, address identity.ProvenAddress) string {
 // Without names nothing of the person is here, and its receipt is stored alone. It reports whether the erasure was not known.
 func (s personEraser) RepeatErasure(ctx context.Context, receipt Receipt, names PersonNames) (fresh bool, err error) {
 	person, ended := "", receipt.EndedAt
-	if len(names.Principals)+len(names.Addresses) > 0 {
+	if len(names.Principals)+len(names.Addresses)+len(names.Linked) > 0 {
 		encoded, err := json.Marshal(names)
 		if err != nil {
 			return false, fmt.Errorf("encode person: %w", err)

@@ -230,10 +230,11 @@ func TestErasedPersonIsNowhere(t *testing.T) {
 		}
 
 		person, err := s.FindPerson(ctx, PersonQuery{Address: address, Linked: true, Unproven: true})
-		names := person.Names
-		if err != nil || !slices.Contains(names.Principals, principal) || !slices.Contains(names.Addresses, "@rob@mail.example") || slices.Contains(names.Addresses, "@bobby@peer.example") {
+		names, rob := person.Names, LinkedName{"inbox.example mailto:rob@mail.example", "echo"}
+		if err != nil || !slices.Contains(names.Principals, principal) || !slices.Contains(names.Linked, rob) || slices.Contains(names.Addresses, "@bobby@peer.example") {
 			t.Fatalf("%+v, %v", names, err)
 		}
+		names.Principals, names.Addresses, names.Linked = append(names.Principals, rob.Principal), append(names.Addresses, "@rob@mail.example"), nil // the operator names it, too
 		inFile := s.engine.Kind() == database.SQLite
 		if inFile { // as one of before, in whose free places something may stand
 			beside, err := sql.Open("sqlite", sqliteURL(filepath.Join(s.options.DataDir, File)))

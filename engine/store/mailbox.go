@@ -393,12 +393,13 @@ const selectOneMail = `SELECT id, bytes, digest FROM mails WHERE id = $1`
 
 // mailsOf are the mails of a person, by the addresses of their author, and captured answers to them. A mail that only states an
 // address is one of them where unproven mails are wanted, too.
-func (s mailStore) mailsOf(ctx context.Context, addresses []string, unproven bool) (ids []string, err error) {
-	for _, address := range addresses {
-		err = s.engine.Reader().Each(ctx, `SELECT id, head FROM mails WHERE sender = $1`, []any{address}, func(r row) error {
+func (s mailStore) mailsOf(ctx context.Context, person PersonNames) (ids []string, err error) {
+	addresses := mailAddresses(person)
+	for i, address := range person.Addresses {
+		err = s.engine.Reader().Each(ctx, `SELECT id, head FROM mails WHERE sender = $1`, []any{addresses[i]}, func(r row) error {
 			var id, head string
 			err := r.Scan(&id, &head)
-			if unproven || provenMail(head) {
+			if author, proven := authorOf(head); author == address && (proven || person.Unproven) {
 				ids = append(ids, id)
 			}
 			return err

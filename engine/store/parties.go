@@ -116,7 +116,7 @@ func (s turnStore) PartiesOf(ctx context.Context, turnID string) (parties []stri
 
 // Whom the newest messages of a thread were meant for; $1 = thread_key, $2 = limit.
 const (
-	selectAudiences = `SELECT id, principal, sender, audience FROM turns WHERE thread_key = $1 AND agent = $3 AND thread_id = $4 ORDER BY id DESC LIMIT $2 + 0`
+	selectAudiences = `SELECT id, principal, sender, audience, person_shared FROM turns WHERE thread_key = $1 AND agent = $3 AND thread_id = $4 ORDER BY id DESC LIMIT $2 + 0`
 	selectAddressed = `SELECT p.turn_id, p.principal FROM (SELECT id FROM turns WHERE thread_key = $1 AND agent = $3 AND thread_id = $4 ORDER BY id DESC LIMIT $2 + 0) AS hit
 		JOIN turn_parties p ON p.turn_id = hit.id ORDER BY p.turn_id, p.principal`
 )
@@ -132,10 +132,11 @@ func (s turnStore) Audiences(ctx context.Context, agent, threadID string, limit 
 	err = s.engine.Reader().Each(ctx, selectAudiences, arguments, func(r row) error {
 		var one exchange.MessageAudience
 		var audience string
-		if err := r.Scan(&one.TurnID, &one.Principal, &one.Address, &audience); err != nil {
+		var shared int64
+		if err := r.Scan(&one.TurnID, &one.Principal, &one.Address, &audience, &shared); err != nil {
 			return err
 		}
-		one.Audience.Open = audience == audienceOpen
+		one.Audience.Open, one.Shared = audience == audienceOpen, shared == 1
 		place[one.TurnID] = len(list)
 		list = append(list, one)
 		return nil

@@ -18,8 +18,16 @@ import (
 type PersonNames struct {
 	Principals []string                 `json:"principals"` // as in messages
 	Addresses  []identity.ProvenAddress `json:"addresses,omitempty"`
+	Linked     []LinkedName             `json:"linked,omitempty"` // with one of the principals
 	// Unproven means that the operator says that messages without proof that state one of the addresses are the person's, too.
 	Unproven bool `json:"unproven,omitempty"`
+}
+
+// LinkedName is a principal that is linked with a person for one agent. Only what it said to that agent is the person's: the consent to the link was
+// asked for that agent alone.
+type LinkedName struct {
+	Principal string `json:"principal"`
+	Agent     string `json:"agent"`
 }
 
 // texts are the forms in which the names stand in documents and notes, in lower case. The address of a sender who proved
@@ -42,18 +50,20 @@ func (p PersonNames) texts() []string {
 type PersonQuery struct {
 	Principals []string               // that the operator named
 	Address    identity.ProvenAddress // that the operator named; empty = none
+	Link       *exchange.PersonLink   // that the operator named: both sides, for its agent
 	Linked     bool                   // with the principals that are linked with these
 	Unproven   bool                   // with messages without proof that state the address
 	// Believed reports whether the issuer of a side is still trusted.
 	Believed func(side exchange.LinkSide) bool
 }
 
-// Person is who a name means, with the reason for each principal, and what is not taken for the person.
+// Person is who a name means, with the reason for each principal, and what is left out.
 type Person struct {
 	Names      PersonNames `json:"names"`
 	Principals []Belonging `json:"principals"`
 	Linked     []Belonging `json:"linked,omitempty"`   // linked with the person, and left out
-	Unproven   []Statement `json:"unproven,omitempty"` // state an address of the person without proof, and are left out
+	Unproven   []Statement `json:"unproven,omitempty"` // state the address without proof, and are left out
+	Others     []Statement `json:"others,omitempty"`   // state the address or one like it, and are never the person's
 }
 
 // Reasons why a principal belongs to a person.
@@ -71,10 +81,13 @@ type Belonging struct {
 	Address   identity.ProvenAddress `json:"address,omitempty"` // for which its evidence vouches
 	Method    string                 `json:"method,omitempty"`  // of that evidence
 	With      string                 `json:"linked_with,omitempty"`
-	Agent     string                 `json:"agent,omitempty"` // that asked for the link
+	Agent     string                 `json:"agent,omitempty"` // that asked for the link: only messages to it belong to the person
 	LinkedAt  time.Time              `json:"linked_at,omitzero"`
 	Messages  int                    `json:"messages"`
 }
+
+// scope names the messages that belong to the person.
+func (b Belonging) scope() LinkedName { return LinkedName{b.Principal, b.Agent} }
 
 // Why says it in a sentence.
 func (b Belonging) Why() string {
@@ -82,7 +95,7 @@ func (b Belonging) Why() string {
 	case BecauseEvidence:
 		return fmt.Sprintf("%s vouches for %s", b.Method, b.Address)
 	case BecauseLink:
-		return fmt.Sprintf("linked with %s by consent for agent %s at %s", b.With, b.Agent, b.LinkedAt.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("linked with %s by consent for agent %s at %s, for messages to %s only", b.With, b.Agent, b.LinkedAt.UTC().Format(time.RFC3339), b.Agent)
 	case BecauseUnproven:
 		return "states the address, and --unproven takes that as enough"
 	}
@@ -92,20 +105,45 @@ func (b Belonging) Why() string {
 	return "you named it"
 }
 
-// Statement is a principal whose messages state an address of a person that its evidence does not prove.
+// Statement is a principal whose messages state the address of a person, or one that differs from it in capital letters only, which their evidence
+// does not prove.
 type Statement struct {
 	Principal string                 `json:"principal"`
 	Address   identity.StatedAddress `json:"address"`
+	Because   string                 `json:"because"` // why it is not the person
 	Messages  int                    `json:"messages"`
 }
+
+// Why says it in a sentence.
+func (s Statement) Why() string {
+	switch s.Because {
+	case OtherSender:
+		return fmt.Sprintf("%s is proven to be another sender, and states %s", s.Principal, s.Address)
+	case OtherCapitals:
+		return fmt.Sprintf("%s states %s, which is another address: capital letters count", s.Principal, s.Address)
+	}
+	return fmt.Sprintf("%s states %s without proof", s.Principal, s.Address)
+}
+
+// Reasons why a principal that states an address is not the person.
+const (
+	NotProven     = "unproven"      // nothing proves the sender
+	OtherSender   = "other_sender"  // evidence proves that it is another sender
+	OtherCapitals = "other_letters" // it is another address: local parts are compared letter by letter (RFC 5321, section 2.4)
+)
 
 // FindPerson finds the principals of a person. A principal belongs to them because the operator named it, because its own
 // evidence vouches for the address that the operator named, or because of a link in force. Nothing that is found so brings in
 // others. It reads all messages twice, beside the writer.
 func (s personEraser) FindPerson(ctx context.Context, query PersonQuery) (Person, error) {
-	found := &personSearch{query: query, belongs: map[string]*Belonging{}, stated: map[string]*Statement{}, proven: map[identity.ProvenAddress]bool{}}
+	found := &personSearch{query: query, belongs: map[LinkedName]*Belonging{}, stated: map[string]*Statement{}, proven: map[identity.ProvenAddress]bool{}}
 	for _, principal := range query.Principals {
 		found.add(Belonging{Principal: principal, Because: BecauseNamed})
+	}
+	if query.Link != nil {
+		for side := range query.Link.Sides {
+			found.add(linkedBy(query.Link, side))
+		}
 	}
 
 	if query.Address != "" {
@@ -129,28 +167,33 @@ func (s personEraser) FindPerson(ctx context.Context, query PersonQuery) (Person
 		linked = nil
 	}
 
-	err = s.eachMessage(ctx, messagesOf(found.names().Principals), "", "", func(m personMessage) error { found.count(m); return nil })
+	err = s.eachMessage(ctx, messagesOf(found.names()), "", "", func(m personMessage) error { found.count(m); return nil })
 	return found.person(linked), err
 }
 
 // personSearch collects what is found of a person.
 type personSearch struct {
 	query   PersonQuery
-	order   []string
-	belongs map[string]*Belonging
+	order   []LinkedName // without agent: all messages of the principal
+	belongs map[LinkedName]*Belonging
 	stated  map[string]*Statement
 	proven  map[identity.ProvenAddress]bool
 }
 
 func (p *personSearch) add(one Belonging) {
-	if p.belongs[one.Principal] != nil {
+	if p.has(one.scope()) {
 		return
 	}
-	p.order = append(p.order, one.Principal)
-	p.belongs[one.Principal] = &one
-	if one.Address != "" {
+	p.order = append(p.order, one.scope())
+	p.belongs[one.scope()] = &one
+	if one.Address != "" && one.Agent == "" {
 		p.proven[one.Address] = true
 	}
+}
+
+// has reports whether the messages belong to the person already.
+func (p *personSearch) has(scope LinkedName) bool {
+	return p.belongs[scope] != nil || p.belongs[LinkedName{Principal: scope.Principal}] != nil
 }
 
 // compare looks at a message that has the address of the query somewhere.
@@ -168,15 +211,27 @@ func (p *personSearch) compare(m personMessage) {
 		return
 	}
 	if p.stated[m.principal] == nil {
-		p.stated[m.principal] = &Statement{Principal: m.principal, Address: stated}
+		p.stated[m.principal] = &Statement{Principal: m.principal, Address: stated, Because: notThePerson(m.principal, p.query.Address)}
 	}
 	p.stated[m.principal].Messages++
 }
 
-// acceptUnproven takes the senders without any proof for the person. Who proved to be another one stays apart.
+// notThePerson says why a principal that states an address is not the person who has it.
+func notThePerson(principal string, address identity.ProvenAddress) string {
+	stated, unproven := strings.CutPrefix(principal, normalized.Unproven)
+	switch {
+	case !unproven:
+		return OtherSender
+	case !identity.SameAddress(stated, string(address)):
+		return OtherCapitals
+	}
+	return NotProven
+}
+
+// acceptUnproven adds the senders without any proof who state exactly the address. Senders who proved to be another one stay apart.
 func (p *personSearch) acceptUnproven() {
 	for _, principal := range slices.Sorted(maps.Keys(p.stated)) {
-		if strings.HasPrefix(principal, normalized.Unproven) {
+		if p.stated[principal].Because == NotProven {
 			p.add(Belonging{Principal: principal, Because: BecauseUnproven})
 		}
 	}
@@ -186,14 +241,18 @@ func (p *personSearch) acceptUnproven() {
 func (p *personSearch) count(m personMessage) {
 	counted := map[string]bool{}
 	for _, principal := range m.principals() {
-		if one := p.belongs[principal]; one != nil && !counted[principal] {
+		one := p.belongs[LinkedName{Principal: principal}]
+		if one == nil {
+			one = p.belongs[LinkedName{principal, m.agent}]
+		}
+		if one != nil && !counted[principal] {
 			counted[principal] = true
 			one.Messages++
 		}
 	}
 	for i := range m.sender.Identities {
 		e := &m.sender.Identities[i]
-		one, address := p.belongs[principalOf(e)], e.Proven()
+		one, address := p.belongs[LinkedName{Principal: principalOf(e)}], e.Proven()
 		if one == nil || address == "" {
 			continue
 		}
@@ -205,19 +264,30 @@ func (p *personSearch) count(m personMessage) {
 }
 
 func (p *personSearch) names() PersonNames {
-	return PersonNames{
-		Principals: slices.Sorted(maps.Keys(p.belongs)), Addresses: slices.Sorted(maps.Keys(p.proven)), Unproven: p.query.Unproven,
+	names := PersonNames{Principals: []string{}, Addresses: slices.Sorted(maps.Keys(p.proven)), Unproven: p.query.Unproven}
+	for _, scope := range p.order {
+		if scope.Agent == "" {
+			names.Principals = append(names.Principals, scope.Principal)
+		} else {
+			names.Linked = append(names.Linked, scope)
+		}
 	}
+	slices.Sort(names.Principals)
+	return names
 }
 
 func (p *personSearch) person(linked []Belonging) Person {
 	found := Person{Names: p.names(), Principals: []Belonging{}, Linked: linked}
-	for _, principal := range p.order {
-		found.Principals = append(found.Principals, *p.belongs[principal])
+	for _, scope := range p.order {
+		found.Principals = append(found.Principals, *p.belongs[scope])
 	}
 	for _, principal := range slices.Sorted(maps.Keys(p.stated)) {
-		if p.belongs[principal] == nil {
-			found.Unproven = append(found.Unproven, *p.stated[principal])
+		switch one := *p.stated[principal]; {
+		case p.has(LinkedName{Principal: principal}):
+		case one.Because == NotProven:
+			found.Unproven = append(found.Unproven, one)
+		default:
+			found.Others = append(found.Others, one)
 		}
 	}
 	return found
@@ -225,23 +295,31 @@ func (p *personSearch) person(linked []Belonging) Person {
 
 // linkedWith returns the principals that are linked with those of the search, and are not among them.
 func (s personEraser) linkedWith(ctx context.Context, found *personSearch) (linked []Belonging, err error) {
-	for _, principal := range found.order {
-		links, err := personStore(s).LinksOf(ctx, "", principal)
+	for _, scope := range found.order {
+		links, err := personStore(s).LinksOf(ctx, scope.Agent, scope.Principal)
 		if err != nil {
 			return nil, err
 		}
 		for i := range links {
-			own, other, counts := links[i].With(links[i].Agent, principal, s.now())
-			if !counts || found.belongs[other.Principal] != nil || found.query.Believed != nil && (!found.query.Believed(own) || !found.query.Believed(other)) {
+			link := &links[i]
+			own, other, counts := link.With(link.Agent, scope.Principal, s.now())
+			if !counts || found.has(LinkedName{other.Principal, link.Agent}) || found.query.Believed != nil && (!found.query.Believed(own) || !found.query.Believed(other)) {
 				continue
 			}
-			linked = append(linked, Belonging{
-				Principal: other.Principal, Because: BecauseLink, Address: other.Address, Method: other.Method,
-				With: principal, Agent: links[i].Agent, LinkedAt: links[i].LinkedAt,
-			})
+			side := slices.IndexFunc(link.Sides[:], func(one exchange.LinkSide) bool { return one.Principal == other.Principal })
+			linked = append(linked, linkedBy(link, side))
 		}
 	}
 	return linked, nil
+}
+
+// linkedBy returns a side of a link, as what belongs to the other side.
+func linkedBy(link *exchange.PersonLink, side int) Belonging {
+	one := link.Sides[side]
+	return Belonging{
+		Principal: one.Principal, Because: BecauseLink, Address: one.Address, Method: one.Method,
+		With: link.Sides[1-side].Principal, Agent: link.Agent, LinkedAt: link.LinkedAt,
+	}
 }
 
 // principalOf is the principal that one piece of evidence makes.
@@ -249,8 +327,8 @@ func principalOf(e *identity.Evidence) string { return e.Issuer + " " + e.Subjec
 
 // personMessage is who sent a message.
 type personMessage struct {
-	id, principal string
-	sender        normalized.Sender
+	id, agent, principal string
+	sender               normalized.Sender
 }
 
 // principals are those whose message it is: the one under which it was accepted, the one that it would be accepted under now, and
@@ -286,8 +364,12 @@ func messagesWith(principal, text string) personCondition {
 	return c
 }
 
-// messagesOf selects messages of principals, also where they are not the one under which the message was accepted.
-func messagesOf(principals []string) (c personCondition) {
+// messagesOf selects messages of a person, also where the principal is not the one under which the message was accepted.
+func messagesOf(names PersonNames) (c personCondition) {
+	principals := slices.Clone(names.Principals)
+	for _, one := range names.Linked {
+		principals = append(principals, one.Principal)
+	}
 	for _, principal := range principals {
 		text := ""
 		if _, subject, _ := strings.Cut(principal, " "); !strings.HasPrefix(principal, normalized.Unproven) && !strings.HasPrefix(subject, "token:") {
@@ -323,7 +405,7 @@ func (s personEraser) eachMessage(ctx context.Context, condition personCondition
 		until = "~"
 	}
 
-	query := `SELECT id, principal, message FROM turns WHERE id > $1 AND id <= $2 AND (` + condition.sql(2) + `) ORDER BY id`
+	query := `SELECT id, agent, principal, message FROM turns WHERE id > $1 AND id <= $2 AND (` + condition.sql(2) + `) ORDER BY id`
 	for {
 		begun, last := time.Now(), until
 		more, err := first(ctx, s.engine.Reader(), `SELECT id FROM turns WHERE id > $1 AND id <= $2 ORDER BY id LIMIT 1 OFFSET 999`, []any{after, until}, &last)
@@ -358,7 +440,7 @@ func (s personEraser) eachMessage(ctx context.Context, condition personCondition
 
 func scanPersonMessage(r row) (m personMessage, err error) {
 	var stored string
-	if err := r.Scan(&m.id, &m.principal, &stored); err != nil {
+	if err := r.Scan(&m.id, &m.agent, &m.principal, &stored); err != nil {
 		return m, err
 	}
 	var message struct {
@@ -373,12 +455,17 @@ func scanPersonMessage(r row) (m personMessage, err error) {
 
 // PersonTurns visits the ids of a person's messages that came before the id, in the order of their arrival, after the given one.
 func (s personEraser) PersonTurns(ctx context.Context, names PersonNames, after, until string, visit func(id string) error) error {
-	own := map[string]bool{}
+	own := map[LinkedName]bool{}
 	for _, principal := range names.Principals {
-		own[principal] = true
+		own[LinkedName{Principal: principal}] = true
 	}
-	return s.eachMessage(ctx, messagesOf(names.Principals), after, until, func(m personMessage) error {
-		if !slices.ContainsFunc(m.principals(), func(principal string) bool { return own[principal] }) {
+	for _, one := range names.Linked {
+		own[one] = true
+	}
+	return s.eachMessage(ctx, messagesOf(names), after, until, func(m personMessage) error {
+		if !slices.ContainsFunc(m.principals(), func(principal string) bool {
+			return own[LinkedName{Principal: principal}] || own[LinkedName{principal, m.agent}]
+		}) {
 			return nil
 		}
 		return visit(m.id)
@@ -397,13 +484,13 @@ var namesOfRows = []string{
 }
 
 // EachName visits the principals and proven addresses of all persons who are known here, some of them many times; either is empty where a
-// row has not both. It reads all messages, in pages.
-func (s personEraser) EachName(ctx context.Context, visit func(principal string, address identity.ProvenAddress)) error {
+// row has not both. Agent is the one that a message was for, else empty. It reads all messages, in pages.
+func (s personEraser) EachName(ctx context.Context, visit func(principal, agent string, address identity.ProvenAddress)) error {
 	for _, query := range namesOfRows {
 		err := s.engine.Reader().Each(ctx, query, nil, func(r row) error {
 			var principal, address string
 			err := r.Scan(&principal, &address)
-			visit(principal, identity.ProvenAddress(address))
+			visit(principal, "", identity.ProvenAddress(address))
 			return err
 		})
 		if err != nil {
@@ -411,11 +498,11 @@ func (s personEraser) EachName(ctx context.Context, visit func(principal string,
 		}
 	}
 
-	err := s.engine.Reader().Each(ctx, `SELECT sender, head FROM mails WHERE sender <> ''`, nil, func(r row) error {
-		var sender, head string
-		err := r.Scan(&sender, &head)
-		if provenMail(head) {
-			visit("", identity.ProvenAddress("@"+sender))
+	err := s.engine.Reader().Each(ctx, `SELECT head FROM mails WHERE sender <> ''`, nil, func(r row) error {
+		var head string
+		err := r.Scan(&head)
+		if author, proven := authorOf(head); proven {
+			visit("", "", author)
 		}
 		return err
 	})
@@ -424,17 +511,24 @@ func (s personEraser) EachName(ctx context.Context, visit func(principal string,
 	}
 
 	return s.eachMessage(ctx, personCondition{where: []string{"1 = 1"}}, "", "", func(m personMessage) error {
-		visit(m.principal, "")
+		visit(m.principal, m.agent, "")
 		for i := range m.sender.Identities {
 			e := &m.sender.Identities[i]
-			visit(principalOf(e), e.Proven())
+			visit(principalOf(e), m.agent, e.Proven())
 		}
 		return nil
 	})
 }
 
-// provenMail reports whether something proves who wrote a kept mail.
-func provenMail(head string) bool {
+// authorOf returns the address in From of a kept mail, and whether something proves that its author wrote it.
+func authorOf(head string) (author identity.ProvenAddress, proven bool) {
 	var mail exchange.Mail
-	return json.Unmarshal([]byte(head), &mail) == nil && mail.Proven()
+	if json.Unmarshal([]byte(head), &mail) != nil {
+		return "", false
+	}
+	address, err := identity.ParseAddress(mail.From)
+	if err != nil {
+		return "", false
+	}
+	return identity.ProvenAddress(address.String()), mail.Proven()
 }

@@ -26,8 +26,17 @@ const (
 // saidWith stores a message of a sender with evidence.
 func saidWith(t *testing.T, s *Store, principal, address string, evidence ...identity.Evidence) string {
 	t.Helper()
+	return saidTo(t, s, "", principal, address, evidence...)
+}
+
+// saidTo is saidWith for a message to an agent.
+func saidTo(t *testing.T, s *Store, agent, principal, address string, evidence ...identity.Evidence) string {
+	t.Helper()
 	id := newRowID()
 	turn := said(id, principal, address, "words of "+principal, false)
+	if agent != "" {
+		turn.Agent = agent
+	}
 	turn.Message.Sender.Verified, turn.Message.Sender.Identities = len(evidence) > 0, evidence
 	err := s.InTx(t.Context(), func(tx *Tx) error {
 		_, _, err := tx.InsertTurn(t.Context(), turn, pipeline.Original{})
@@ -56,7 +65,8 @@ func TestStatedAddressIsNobody(t *testing.T) {
 		byMail := saidWith(t, s, annMail, annName, provenBy(annMail, ""))
 		byEve := saidWith(t, s, eveActor, annName, provenBy(eveActor, ""))
 		eveElsewhere := saidWith(t, s, eveActor, "@eve@social.example", provenBy(eveActor, "@eve@social.example"))
-		shout := saidWith(t, s, "unverified @ANN@social.example", "@ANN@social.example")
+		saidWith(t, s, "unverified @ANN@social.example", "@ANN@social.example") // another mailbox: RFC 5321, section 2.4
+		saidWith(t, s, "inbox.example mailto:ANN@social.example", "@ANN@social.example", provenBy("inbox.example mailto:ANN@social.example", ""))
 		forged := saidWith(t, s, "unverified "+annName, annName)
 
 		find := func(query PersonQuery) Person {
@@ -77,14 +87,23 @@ func TestStatedAddressIsNobody(t *testing.T) {
 				t.Errorf("%+v", one)
 			}
 		}
-		apart := map[string]int{}
-		for _, one := range ann.Unproven {
-			apart[one.Principal+" "+one.Address.String()] = one.Messages
+		apart := func(list []Statement) map[string]int {
+			found := map[string]int{}
+			for _, one := range list {
+				found[one.Principal+" "+one.Address.String()+" "+one.Because] = one.Messages
+			}
+			return found
 		}
-		if diff := cmp.Diff(map[string]int{
-			eveActor + " " + annName: 1, "unverified " + annName + " " + annName: 1, "unverified @ANN@social.example @ANN@social.example": 1,
-		}, apart); diff != "" {
-			t.Errorf("listed apart (-want +got):\n%s", diff)
+		others := map[string]int{
+			eveActor + " " + annName + " " + OtherSender:                                 1,
+			"unverified @ANN@social.example @ANN@social.example " + OtherCapitals:        1,
+			"inbox.example mailto:ANN@social.example @ANN@social.example " + OtherSender: 1,
+		}
+		if diff := cmp.Diff(map[string]int{"unverified " + annName + " " + annName + " " + NotProven: 1}, apart(ann.Unproven)); diff != "" {
+			t.Errorf("without proof (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(others, apart(ann.Others)); diff != "" {
+			t.Errorf("of others (-want +got):\n%s", diff)
 		}
 
 		eve := find(PersonQuery{Principals: []string{eveActor}})
@@ -96,8 +115,11 @@ func TestStatedAddressIsNobody(t *testing.T) {
 		}
 
 		explicit := find(PersonQuery{Address: annName, Unproven: true})
-		if diff := cmp.Diff([]string{byActor, byMail, shout, forged}, turnsOf(t, s, explicit.Names)); diff != "" {
+		if diff := cmp.Diff([]string{byActor, byMail, forged}, turnsOf(t, s, explicit.Names)); diff != "" {
 			t.Errorf("with what is not proven (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(others, apart(explicit.Others)); diff != "" || len(explicit.Unproven) != 0 {
+			t.Errorf("left out beside %v (-want +got):\n%s", explicit.Unproven, diff)
 		}
 
 		named := find(PersonQuery{Principals: []string{"unverified " + annName}})
@@ -144,8 +166,10 @@ func TestLinkedPrincipalsAreAskedFor(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		own := saidWith(t, s, annActor, annName, provenBy(annActor, annName))
-		other := saidWith(t, s, elsewhere, "@ann@other.example", provenBy(elsewhere, ""))
+		own := saidTo(t, s, "memory", annActor, annName, provenBy(annActor, annName))
+		ownElsewhere := saidTo(t, s, "shop", annActor, annName, provenBy(annActor, annName))
+		other := saidTo(t, s, "memory", elsewhere, "@ann@other.example", provenBy(elsewhere, ""))
+		toAnother := saidTo(t, s, "shop", elsewhere, "@ann@other.example", provenBy(elsewhere, "")) // the link is for memory
 		for _, principal := range []string{far, over, distrusted} {
 			saidWith(t, s, principal, "@x@other.example", provenBy(principal, ""))
 		}
@@ -162,7 +186,7 @@ func TestLinkedPrincipalsAreAskedFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{own}, turnsOf(t, s, apart.Names)); diff != "" || len(apart.Linked) != 1 ||
+		if diff := cmp.Diff([]string{own, ownElsewhere}, turnsOf(t, s, apart.Names)); diff != "" || len(apart.Linked) != 1 ||
 			apart.Linked[0].Principal != elsewhere || apart.Linked[0].With != annActor || apart.Linked[0].Agent != "memory" || apart.Linked[0].LinkedAt.IsZero() {
 			t.Errorf("%+v (-want +got):\n%s", apart.Linked, diff)
 		}
@@ -172,8 +196,32 @@ func TestLinkedPrincipalsAreAskedFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{own, other}, turnsOf(t, s, together.Names)); diff != "" || len(together.Linked) != 0 || together.Principals[1].Because != BecauseLink {
+		if diff := cmp.Diff([]string{own, ownElsewhere, other}, turnsOf(t, s, together.Names)); diff != "" || len(together.Linked) != 0 ||
+			together.Principals[1].Because != BecauseLink || together.Principals[1].Messages != 1 {
 			t.Errorf("%+v (-want +got):\n%s", together, diff)
+		}
+		if diff := cmp.Diff([]LinkedName{{elsewhere, "memory"}}, together.Names.Linked); diff != "" || slices.Contains(together.Names.Addresses, "@ann@other.example") {
+			t.Errorf("known as %+v (-want +got):\n%s", together.Names, diff)
+		}
+
+		links, err := s.LinksOf(t.Context(), "memory", elsewhere)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := slices.IndexFunc(links, func(one exchange.PersonLink) bool { return one.Sides[0].Principal == annActor })
+		named, err := s.FindPerson(t.Context(), PersonQuery{Link: &links[at]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{own, other}, turnsOf(t, s, named.Names)); diff != "" {
+			t.Errorf("named by the link (-want +got):\n%s", diff)
+		}
+
+		if receipt := erasedPerson(t, s, named.Names); receipt.Counts["messages"] != 2 || receipt.Counts["links"] != 3 {
+			t.Errorf("the receipt of the link counts %v", receipt.Counts)
+		}
+		if diff := cmp.Diff([]string{ownElsewhere, toAnother}, turnsOf(t, s, PersonNames{Principals: []string{annActor, elsewhere}})); diff != "" {
+			t.Errorf("after the erasure (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -183,8 +231,9 @@ func TestStatedMailIsNotErased(t *testing.T) {
 	databases(t, func(t *testing.T, open func(t testing.TB) *Store) {
 		s := open(t)
 		proven, stated := keptMail("ann@social.example", "by ann", "hello"), keptMail("ann@social.example", "by eve", "hello")
-		proven.Proof, stated.Proof = normalized.AuthEmailDMARC, normalized.AuthNone
-		for _, mail := range []exchange.IncomingMail{proven, stated} {
+		capitals := keptMail("Ann@social.example", "by another mailbox", "hello")
+		proven.Proof, stated.Proof, capitals.Proof = normalized.AuthEmailDMARC, normalized.AuthNone, normalized.AuthEmailDMARC
+		for _, mail := range []exchange.IncomingMail{proven, stated, capitals} {
 			if _, err := keep(t, s, mail, exchange.MailCharge{Accounts: []string{"net"}}); err != nil {
 				t.Fatal(err)
 			}
@@ -192,6 +241,9 @@ func TestStatedMailIsNotErased(t *testing.T) {
 		erasedPerson(t, s, PersonNames{Principals: []string{annMail}, Addresses: []identity.ProvenAddress{annName}})
 		if _, err := s.Mail(t.Context(), stated.ID); err != nil {
 			t.Errorf("the mail of another one: %v", err)
+		}
+		if _, err := s.Mail(t.Context(), capitals.ID); err != nil {
+			t.Errorf("the mail of a mailbox that differs in a capital letter: %v", err)
 		}
 		if _, err := s.Mail(t.Context(), proven.ID); err == nil {
 			t.Error("the mail of the erased person is there")
@@ -206,7 +258,7 @@ func TestNamesOfOthersAreNotRepeated(t *testing.T) {
 	saidWith(t, s, eveActor, annName, provenBy(eveActor, ""))
 	saidWith(t, s, annMail, annName, provenBy(annMail, ""))
 	seen := map[string]bool{}
-	err := s.EachName(t.Context(), func(principal string, address identity.ProvenAddress) { seen[principal+"|"+string(address)] = true })
+	err := s.EachName(t.Context(), func(principal, _ string, address identity.ProvenAddress) { seen[principal+"|"+string(address)] = true })
 	if err != nil {
 		t.Fatal(err)
 	}

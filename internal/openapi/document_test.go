@@ -16,8 +16,8 @@ type failure struct {
 type tree struct {
 	Name     string            `json:"name"`
 	At       time.Time         `json:"at,omitzero"`
-	Children []tree            `json:"children,omitempty"`
-	Parent   *tree             `json:"parent"`
+	Children []tree            `json:"children,omitempty" doc:"oldest first"`
+	Parent   *tree             `json:"parent" doc:"null at the root"`
 	Raw      json.RawMessage   `json:"raw"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	hidden   int
@@ -42,8 +42,8 @@ func TestDocument(t *testing.T) {
 	}
 	var want any
 	const schema = `{"type":"object","required":["name","parent","raw"],"properties":{
-		"name":{"type":"string"},"at":{"type":"string","format":"date-time"},"children":{"type":"array","items":{"$ref":"#/components/schemas/Tree"}},
-		"parent":{"anyOf":[{"$ref":"#/components/schemas/Tree"},{"type":"null"}]},"raw":{},"labels":{"type":"object","additionalProperties":{"type":"string"}}}}`
+		"name":{"type":"string"},"at":{"type":"string","format":"date-time"},"children":{"type":"array","description":"oldest first","items":{"$ref":"#/components/schemas/Tree"}},
+		"parent":{"description":"null at the root","anyOf":[{"$ref":"#/components/schemas/Tree"},{"type":"null"}]},"raw":{},"labels":{"type":"object","additionalProperties":{"type":"string"}}}}`
 	if err := json.Unmarshal([]byte(schema), &want); err != nil {
 		t.Fatal(err)
 	}

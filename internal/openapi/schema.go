@@ -181,7 +181,7 @@ func (s *schemas) fields(t reflect.Type) object {
 	return written
 }
 
-// add writes the fields of a struct, those of embedded structs among them.
+// add writes the fields of a struct, those of embedded structs among them. The tag doc describes a field.
 func (s *schemas) add(t reflect.Type, properties object, required *[]string) {
 	for field := range t.Fields() {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -201,6 +201,10 @@ func (s *schemas) add(t reflect.Type, properties object, required *[]string) {
 		schema := s.schema(field.Type)
 		if field.Type.Kind() == reflect.Pointer && !optional {
 			schema = object{"anyOf": []any{schema, object{"type": "null"}}}
+		}
+
+		if text := field.Tag.Get("doc"); text != "" {
+			schema["description"] = text
 		}
 
 		properties[name] = schema
