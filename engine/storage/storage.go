@@ -31,6 +31,9 @@ type Options struct {
 	Ceilings  func() store.Periods          // see store.Options
 	Elsewhere func(channel, payload string) // see store.Options
 
+	Connections        int  // see store.Options
+	RequireSynchronous bool // see store.Options
+
 	AsFound bool // the schema stays as it is; see store.Options
 
 	Traces []string // further files that only a server leaves in DataDir
@@ -71,7 +74,10 @@ func Open(ctx context.Context, options Options, notify func(channel, payload str
 
 // Store are the options of the store.
 func (o Options) Store(notify func(channel, payload string)) store.Options {
-	return store.Options{URL: o.DatabaseURL, DataDir: o.DataDir, Notify: notify, Elsewhere: o.Elsewhere, Logger: o.Logger, AsFound: o.AsFound, Ceilings: o.Ceilings}
+	return store.Options{
+		URL: o.DatabaseURL, DataDir: o.DataDir, Connections: o.Connections, RequireSynchronous: o.RequireSynchronous, Notify: notify, Elsewhere: o.Elsewhere, Logger: o.Logger,
+		AsFound: o.AsFound, Ceilings: o.Ceilings,
+	}
 }
 
 // Take makes this process the only one that serves a data directory with a SQLite database; nil on PostgreSQL. What a killed

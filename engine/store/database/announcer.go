@@ -16,6 +16,7 @@ import (
 
 // logger is the part of slog.Logger that the engines use.
 type logger interface {
+	Info(message string, arguments ...any)
 	Warn(message string, arguments ...any)
 }
 

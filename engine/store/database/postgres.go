@@ -48,7 +48,7 @@ func openPostgres(ctx context.Context, options Options) (Engine, error) {
 		return nil, fault.Wrap(fault.Malformed, "database_url is not a PostgreSQL URL", err)
 	}
 
-	known, err := openPrimary(options.DataDir, options.Logger)
+	known, err := openPrimary(options)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func openPostgres(ctx context.Context, options Options) (Engine, error) {
 	}
 	known.guard(config)
 
-	pool := openPostgresPool(config, options.Connections, connectionLife, known.current)
+	pool := openPostgresPool(config, options.Connections, connectionLife, known.usable)
 	err = makeSchema(ctx, pool, config.RuntimeParams["search_path"])
 	if err == nil {
 		err = migrateOrKeep(ctx, pool, postgresSchema, options.AsFound)
@@ -144,13 +144,17 @@ func (e *postgresEngine) once(ctx context.Context, work func(Session) error) (lo
 		session := &postgresSession{connection: driverConnection.(*postgres.Connection)}
 		result = guarded(work, session)
 		wire := session.connection.Wire()
-		if result == nil && !e.primary.current(wire) { // nothing is committed there
-			lost, result = true, Unavailable("commit", errReplaced)
+		if result == nil {
+			if err := e.primary.refuseCommit(wire); err != nil {
+				lost, result = errors.Is(err, errReplaced), Unavailable("commit", err)
+			}
 		}
 		if result == nil {
 			result = session.commit(ctx)
-			if result == nil && session.begun && !e.primary.current(wire) {
-				result = unknown("commit", errReplaced) // the new primary may not have it
+			if result == nil && session.begun {
+				if err := e.primary.doubtCommit(wire); err != nil {
+					result = unknown("commit", err)
+				}
 			}
 		}
 
@@ -164,9 +168,6 @@ func (e *postgresEngine) once(ctx context.Context, work func(Session) error) (lo
 
 	return lost, errors.Join(result, hideBadConnection(err))
 }
-
-// errReplaced is why a transaction on a server that was replaced meanwhile does not count.
-var errReplaced = errors.New("a newer primary has replaced the database server")
 
 func (e *postgresEngine) Reader() Querier { return &e.statements }
 

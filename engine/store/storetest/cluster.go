@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -13,6 +14,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"inbox/internal/await"
 )
 
 // Cluster is a PostgreSQL server of its own for tests that stop, freeze or promote it.
@@ -187,4 +192,33 @@ func URL(servers ...*Cluster) string {
 		hosts[i] = one.Host()
 	}
 	return "postgres://inbox@" + strings.Join(hosts, ",") + "/postgres?sslmode=disable&connect_timeout=2"
+}
+
+// Set changes settings of the whole server and waits until new sessions have them.
+func (c *Cluster) Set(settings map[string]string) {
+	c.t.Helper()
+	for name, value := range settings {
+		c.Ask("ALTER SYSTEM SET " + name + " = '" + value + "'")
+	}
+	c.Ask("SELECT pg_reload_conf()")
+	for name, value := range settings {
+		await.Until(c.t, name+" = "+value, func() bool { return c.Ask("SHOW "+name) == value })
+	}
+}
+
+// Ask executes a statement on a connection of its own and returns its first value; empty = it has no rows.
+func (c *Cluster) Ask(statement string) string {
+	c.t.Helper()
+	connection, err := pgconn.Connect(c.t.Context(), URL(c))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	results, err := connection.Exec(c.t.Context(), statement).ReadAll()
+	if err := errors.Join(err, connection.Close(c.t.Context())); err != nil {
+		c.t.Fatalf("%s: %v", statement, err)
+	}
+	if len(results) == 0 || len(results[0].Rows) == 0 {
+		return ""
+	}
+	return string(results[0].Rows[0][0])
 }
