@@ -69,7 +69,7 @@ func Open(ctx context.Context, options Options, notify func(channel, payload str
 		return nil, fmt.Errorf("data_dir: cannot open the database in %s: %w", options.DataDir, oneLine(err))
 	}
 
-	return nil, fmt.Errorf("database_url: cannot open %s: %w; start the database or correct the key", options.DatabaseName, oneLine(err))
+	return nil, fmt.Errorf("database_url: %w", joinLines(err)) // it names the servers, and what to do
 }
 
 // Store are the options of the store.
@@ -135,6 +135,10 @@ func oneLine(err error) error {
 	if operation, ok := errors.AsType[*net.OpError](err); ok {
 		return operation
 	}
+	return joinLines(err)
+}
+
+func joinLines(err error) error {
 	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\t' })
 	return &shortened{text: strings.Join(lines, " "), cause: err}
 }

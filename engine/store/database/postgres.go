@@ -43,7 +43,7 @@ type postgresEngine struct {
 }
 
 func openPostgres(ctx context.Context, options Options) (Engine, error) {
-	config, err := postgresConfig(options.URL)
+	config, schema, err := postgresConfig(options.URL)
 	if err != nil {
 		return nil, fault.Wrap(fault.Malformed, "database_url is not a PostgreSQL URL", err)
 	}
@@ -57,9 +57,13 @@ func openPostgres(ctx context.Context, options Options) (Engine, error) {
 		known.look(ctx, servers) // the first one may be a former primary
 	}
 	known.guard(config)
+	noticeSilence(config)
 
 	pool := openPostgresPool(config, options.Connections, connectionLife, known.usable)
-	err = makeSchema(ctx, pool, config.RuntimeParams["search_path"])
+	err = refuseSharedSessions(ctx, pool, config)
+	if err == nil {
+		err = makeSchema(ctx, pool, schema)
+	}
 	if err == nil {
 		err = migrateOrKeep(ctx, pool, postgresSchema, options.AsFound)
 	}
@@ -254,11 +258,11 @@ const (
 var errOld = errors.New("the connection has lived its time")
 
 // postgresConfig reads a URL as PostgreSQL's own tools do, several hosts included. Where neither it nor the environment
-// names the kind of server that is wanted (target_session_attrs), it is one that can be written to.
-func postgresConfig(text string) (*pgconn.Config, error) {
-	config, err := pgconn.ParseConfig(text)
+// names the kind of server that is wanted (target_session_attrs), it is one that can be written to. Schema is the search_path of the URL.
+func postgresConfig(text string) (config *pgconn.Config, schema string, err error) {
+	config, err = pgconn.ParseConfig(text)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if config.ValidateConnect == nil && !wantsAnyServer(text) {
 		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
@@ -275,7 +279,19 @@ func postgresConfig(text string) (*pgconn.Config, error) {
 	config.OnPgError = func(connection *pgconn.PgConn, failure *pgconn.PgError) bool {
 		return closes(connection, failure) && !unfit(failure)
 	}
-	return config, nil
+
+	schema = config.RuntimeParams["search_path"]
+	delete(config.RuntimeParams, "search_path")
+	config.AfterConnect = func(ctx context.Context, connection *pgconn.PgConn) error { return setSession(ctx, connection, schema) }
+	return config, schema, nil
+}
+
+// setSession makes the settings of a new session.
+func setSession(ctx context.Context, connection *pgconn.PgConn, schema string) error {
+	if _, err := connection.Exec(ctx, sessionSettings).ReadAll(); err != nil || schema == "" {
+		return err
+	}
+	return connection.ExecParams(ctx, "SELECT set_config('search_path', $1, false)", [][]byte{[]byte(schema)}, nil, nil, nil).Read().Err
 }
 
 // wantsAnyServer reports whether target_session_attrs=any is written, which pgconn does not tell from nothing.
@@ -301,14 +317,12 @@ func readOnly(err error) bool {
 const lifeEnd = "inbox: life ends"
 
 // sessionSettings bound how long PostgreSQL keeps the locks of a node that hangs in a transaction (longer than maxWait), and of one whose
-// machine is gone.
+// machine is gone. Those of the planner are for statements that read few rows: by its defaults, which are for disks that turn, PostgreSQL reads
+// and sorts all of a range of an index for the newest fifty, and compiles statements for longer than they run. They are not parameters of the
+// connection, because poolers refuse these.
 const sessionSettings = "SET idle_in_transaction_session_timeout = '60s'; " +
-	"SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
-
-// plannerSettings are for statements that read few rows: by its defaults, which are for disks that turn, PostgreSQL reads and sorts all of
-// a range of an index for the newest fifty, and compiles statements for longer than they run. They are no parameters of the connection,
-// which proxies refuse.
-const plannerSettings = "SET random_page_cost = 1.1; SET jit = off"
+	"SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3; " +
+	"SET random_page_cost = 1.1; SET jit = off"
 
 // openPostgresPool makes the pool; it connects when it is first used. Connections that were made together do not end
 // together: each draws its life.
@@ -316,10 +330,7 @@ const plannerSettings = "SET random_page_cost = 1.1; SET jit = off"
 func openPostgresPool(config *pgconn.Config, connections int, life time.Duration, usable func(*pgconn.PgConn) bool) *sql.DB {
 	pool := sql.OpenDB(&postgres.Connector{
 		Config: config,
-		Prepare: func(ctx context.Context, connection *pgconn.PgConn) error {
-			if _, err := connection.Exec(ctx, plannerSettings+"; "+sessionSettings).ReadAll(); err != nil {
-				return err
-			}
+		Prepare: func(_ context.Context, connection *pgconn.PgConn) error {
 			connection.CustomData()[lifeEnd] = time.Now().Add(life + rand.N(life/3+1))
 			return nil
 		},
@@ -345,6 +356,12 @@ func unusablePostgres(config *pgconn.Config, err error) string {
 	}
 
 	text := "PostgreSQL at " + strings.Join(hosts, ", ") + " cannot be used; "
+	if errors.Is(err, errShared) {
+		return text + errShared.Error()
+	}
+	if errors.Is(err, errSilent) {
+		return text + errSilent.Error()
+	}
 	if former, is := errors.AsType[*formerPrimary](err); is {
 		return text + former.Error()
 	}
@@ -354,11 +371,11 @@ func unusablePostgres(config *pgconn.Config, err error) string {
 	if failure, is := errors.AsType[*pgconn.PgError](err); is {
 		switch failure.Code {
 		case "42P05", "26000":
-			return text + "a pooler gives each transaction another session, which loses prepared statements, LISTEN and locks: set pool_mode = session " +
-				"for this database in PgBouncer, or connect without it"
+			return text + errShared.Error()
 		case "53300":
-			return text + "no connection is free: raise max_connections of PostgreSQL, or the limit of the role, the database or the pooler; " +
-				"each node needs up to 19 for each of its domains"
+			return text + "no connection is free: raise max_connections, or the limit of the role or the database, or lower database.connections"
+		case "08P01":
+			return text + "a pooler refuses the connection: if it lacks room, raise max_client_conn and default_pool_size of PgBouncer, or lower database.connections"
 		}
 	}
 	if errors.Is(err, pgconn.ErrReadOnlyConnection) || readOnly(err) {

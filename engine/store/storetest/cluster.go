@@ -65,7 +65,7 @@ func newCluster(t testing.TB) *Cluster {
 		}
 	})
 	c := &Cluster{t: t, bin: slices.Max(found), home: home, port: freePort(t)}
-	if credential := c.account(); credential != nil {
+	if credential := account(c.t); credential != nil {
 		if err := os.Chown(home, int(credential.Uid), int(credential.Gid)); err != nil {
 			t.Fatal(err)
 		}
@@ -87,8 +87,9 @@ func freePort(t testing.TB) int {
 
 func (c *Cluster) data() string { return filepath.Join(c.home, "data") }
 
-// account is who runs the server: PostgreSQL refuses root.
-func (c *Cluster) account() *syscall.Credential {
+// account is who runs a server or a pooler: they refuse root.
+func account(t testing.TB) *syscall.Credential {
+	t.Helper()
 	if os.Getuid() != 0 {
 		return nil
 	}
@@ -99,7 +100,7 @@ func (c *Cluster) account() *syscall.Credential {
 			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 		}
 	}
-	c.t.Fatal("there is no account that PostgreSQL could run under")
+	t.Fatal("there is no account that PostgreSQL could run under")
 	return nil
 }
 
@@ -107,7 +108,7 @@ func (c *Cluster) run(program string, arguments ...string) {
 	c.t.Helper()
 	command := exec.Command(filepath.Join(c.bin, program), arguments...)
 	command.Dir = c.home
-	command.SysProcAttr = &syscall.SysProcAttr{Credential: c.account()}
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: account(c.t)}
 	var output bytes.Buffer // a server that pg_ctl starts would hold a pipe open
 	file, err := os.OpenFile(filepath.Join(c.home, "commands"), os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
 	if err != nil {
