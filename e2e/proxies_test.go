@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -64,6 +66,58 @@ func TestProxies(t *testing.T) {
 	}
 }
 
+// TestFrozenNodeLosesItsRequests: one of two nodes behind HAProxy stops without closing its connections. Requests that it has end, later ones
+// go to the other node, and it gets requests again when it continues.
+func TestFrozenNodeLosesItsRequests(t *testing.T) {
+	t.Parallel()
+	ranWith(t, "haproxy", debianPackage("haproxy"))
+	database := emptyPostgres(t)
+	p := &proxied{t: t, roots: x509.NewCertPool(), plain: freeAddress(t), https: freeAddress(t), server80: freeAddress(t), rpcs: freeAddress(t), other80: freeAddress(t), otherRPCs: freeAddress(t)}
+	p.http = p.client(true)
+	first := start(t, instance.Settings{Database: database, HTTP: p.server80, Domain: proxiedHost})
+	start(t, instance.Settings{Database: database, HTTP: p.other80, Domain: proxiedHost})
+	p.startProxy(p.haproxy())
+	peer := load.A2APeer{URL: "https://" + proxiedHost + "/a2a/echo", Token: first.peerToken("world"), Client: p.http}
+	sent := 0
+	send := func() error {
+		sent++
+		_, err := peer.Send(t.Context(), load.SendBody(fmt.Sprint("frozen", sent), "hello", true))
+		return err
+	}
+	accepted := func() int { return strings.Count(first.Log(), "message accepted") }
+
+	eventually(t, "the first node gets messages", func() bool { return send() == nil && accepted() > 0 })
+	if err := first.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = first.Signal(syscall.SIGCONT) })
+
+	var requests sync.WaitGroup
+	for range 10 { // the proxy takes turns, so that some go to the frozen node
+		requests.Go(func() {
+			response, err := p.http.Do(p.request(http.MethodGet, "/healthz", "", nil))
+			if err == nil {
+				_ = response.Body.Close()
+			}
+			if errors.Is(err, context.DeadlineExceeded) {
+				t.Error("a request waited for the frozen node until its client gave up")
+			}
+		})
+	}
+	await.Done(t, requests.Wait, "the end of the requests")
+	for range 20 {
+		if err := send(); err != nil {
+			t.Errorf("after the check of the proxy: %v", err)
+		}
+	}
+
+	if err := first.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	before := accepted()
+	eventually(t, "the first node gets messages again", func() bool { return send() == nil && accepted() > before })
+}
+
 // proxied is a server behind a proxy.
 type proxied struct {
 	*server
@@ -77,6 +131,7 @@ type proxied struct {
 
 	plain, https          string // where the proxy listens
 	server80, admin, rpcs string // where the server does
+	other80, otherRPCs    string // where the second node is, which is down unless a test starts it
 }
 
 func (p *proxied) in(t *testing.T, client *http.Client) *proxied {
@@ -93,6 +148,7 @@ func newProxied(t *testing.T) *proxied {
 	t.Helper()
 	p := &proxied{t: t, agent: newPromptedAgent(t, "helper"), community: startFediverse(t, 1), roots: x509.NewCertPool()}
 	p.plain, p.https, p.server80, p.admin, p.rpcs = freeAddress(t), freeAddress(t), freeAddress(t), freeAddress(t), freeAddress(t)
+	p.other80, p.otherRPCs = freeAddress(t), freeAddress(t)
 
 	page, err := os.ReadFile(filepath.Join("..", "docs", "ops", "proxies.md"))
 	if err != nil {
@@ -135,7 +191,7 @@ func (p *proxied) guide(name string, pairs ...string) string {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return p.write(name, p.replaced(string(text), pairs...))
+	return p.write(name, p.replaced(string(text), append(pairs, "10.0.0.12:8080", p.other80, "10.0.0.12:8082", p.otherRPCs)...))
 }
 
 func (p *proxied) write(name, text string) string {
