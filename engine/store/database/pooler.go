@@ -17,7 +17,7 @@ var errShared = errors.New("a pooler gives each transaction another session, whi
 
 // errSilent is the error of a server that accepts a connection and does not answer on it.
 var errSilent = errors.New("it accepted the connection and did not answer: if PgBouncer is there and its pool is full, raise default_pool_size or lower " +
-	"database.connections; else look whether PostgreSQL hangs")
+	"database.connections; otherwise check whether PostgreSQL hangs")
 
 // noticeSilence makes a new connection end with errSilent if the server does not answer its first question in time.
 func noticeSilence(config *pgconn.Config) {

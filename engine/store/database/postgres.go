@@ -72,14 +72,14 @@ func openPostgres(ctx context.Context, options Options) (Engine, error) {
 	}
 
 	e := &postgresEngine{
-		statements: statements{pool: pool, failed: postgresFault}, config: config, primary: known, connections: options.Connections,
+		statements: statements{pool: pool, failed: postgresFault, outage: &outage{logger: options.Logger}}, config: config, primary: known, connections: options.Connections,
 		logger: options.Logger,
 	}
 	e.lost = e.lostRead
 	looking, end := context.WithCancel(context.Background())
 	e.endLooks = end
 	e.looks.Go(func() { known.lookAround(looking, servers) })
-	e.announcer = startAnnouncer(pool, options.Logger)
+	e.announcer = startAnnouncer(pool, e.outage)
 	return e, nil
 }
 
@@ -105,12 +105,12 @@ func (e *postgresEngine) Transact(ctx context.Context, work func(Session) error)
 			continue
 		}
 		if err == nil || attempt == maxAttempts || !repeatable(err) {
-			return err
+			return e.outage.note(err)
 		}
 
 		repeated.Inc()
 		if clock.Sleep(ctx, rand.N(time.Duration(attempt)*5*time.Millisecond)) != nil {
-			return err
+			return e.outage.note(err)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func (p *primary) checkStandby(ctx context.Context, connection *pgconn.PgConn) e
 	switch now := time.Now(); {
 	case waits && !p.aloneAt.IsZero():
 		p.aloneAt = time.Time{}
-		p.logger.Info("commits wait for a synchronous standby again", "server", serverOf(connection))
+		p.logger.Warn("commits wait for a synchronous standby again", "server", serverOf(connection))
 	case !waits && now.Sub(p.aloneAt) >= refusalsEvery:
 		p.aloneAt = now
 		p.logger.Warn("nothing is stored", "server", serverOf(connection), "error", errAlone)
