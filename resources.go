@@ -143,7 +143,9 @@ func userAgent(config *Config) string { return "inbox/" + Version + " (+" + conf
 func storageOptions(config *Config, logger *slog.Logger) storage.Options {
 	return storage.Options{
 		DataDir: config.DataDir, DatabaseURL: config.DatabaseURL.Reveal(), DatabaseName: config.DatabaseURL.String(),
-		Version: Version, SecretKeyFile: config.SecretKeyFile, NewIdentity: config.NewIdentity, Domain: config.Domain, BlobURL: blobName(config), Logger: logger, Traces: []string{operator.AdminTokenFile},
+		Version: Version, SecretKeyFile: config.SecretKeyFile, NewIdentity: config.NewIdentity, Domain: config.Domain, BlobURL: blobName(config), Logger: logger,
+		Connections: config.Database.Connections, RequireSynchronous: config.Database.RequireSynchronous,
+		Traces:   []string{operator.AdminTokenFile},
 		Sealed:   []string{activitypub.KeyNamespace, activitypub.MediaNamespace, discovery.KeyNamespace, email.KeyNamespace, acme.KeyNamespace, secretNamespace, operator.ErasureKeyNamespace},
 		Ceilings: func() store.Periods { return ceilings(config.Retention) },
 	}

@@ -17,6 +17,7 @@ import (
 
 	"inbox/e2e/instance"
 	"inbox/e2e/load"
+	"inbox/engine/store/storetest"
 	"inbox/internal/await"
 	"inbox/internal/children"
 )
@@ -260,7 +261,15 @@ func TestWrongConfigurationIsOneClearSentence(t *testing.T) {
 		},
 		"unreachable PostgreSQL": {
 			settings: instance.Settings{Database: "postgres://inbox:hidden@" + nobody + "/inbox"},
-			want:     []string{"database_url", nobody},
+			want:     []string{"database_url", nobody, "check database_url"},
+		},
+		"PgBouncer that shares sessions": {
+			settings: instance.Settings{Database: storetest.PgBouncer(t, emptyPostgres(t), "pool_mode = transaction")},
+			want:     []string{"database_url", "PgBouncer", "pool_mode = session"},
+		},
+		"PgBouncer without room": {
+			settings: instance.Settings{Database: storetest.PgBouncer(t, emptyPostgres(t), "max_client_conn = 0")},
+			want:     []string{"database_url", "max_client_conn", "database.connections"},
 		},
 	}
 	for name, c := range cases {

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -64,6 +66,116 @@ func TestProxies(t *testing.T) {
 	}
 }
 
+// TestFrozenNodeLosesItsRequests: one of two nodes behind HAProxy stops without closing its connections. Requests that it has end, later ones
+// go to the other node, and it gets requests again when it continues.
+func TestFrozenNodeLosesItsRequests(t *testing.T) {
+	t.Parallel()
+	p := newTwoNodes(t)
+	first := p.server
+	sent := 0
+	send := func() error {
+		sent++
+		_, err := p.peer().Send(t.Context(), load.SendBody(fmt.Sprint("frozen", sent), "hello", true))
+		return err
+	}
+
+	eventually(t, "the first node gets messages", func() bool { return send() == nil && p.accepted() > 0 })
+	if err := first.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+
+	var requests sync.WaitGroup
+	for range 10 { // the proxy takes turns, so that some go to the frozen node
+		requests.Go(func() {
+			response, err := p.http.Do(p.request(http.MethodGet, "/healthz", "", nil))
+			if err == nil {
+				_ = response.Body.Close()
+			}
+			if errors.Is(err, context.DeadlineExceeded) {
+				t.Error("a request waited for the frozen node until its client gave up")
+			}
+		})
+	}
+	await.Done(t, requests.Wait, "the end of the requests")
+	for range 20 {
+		if err := send(); err != nil {
+			t.Errorf("after the check of the proxy: %v", err)
+		}
+	}
+
+	if err := first.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	before := p.accepted()
+	eventually(t, "the first node gets messages again", func() bool { return send() == nil && p.accepted() > before })
+}
+
+// TestNodeThatStopsKeepsItsRequests: one of two nodes behind HAProxy is told to stop. It gets no new requests, and those that it has end as usual.
+func TestNodeThatStopsKeepsItsRequests(t *testing.T) {
+	t.Parallel()
+	p := newTwoNodes(t)
+	answers := make(chan error, 10)
+	for i := range cap(answers) { // the proxy takes turns, so that the first node gets some
+		name := fmt.Sprint("stop", i)
+		go func() {
+			_, err := p.peer().Send(t.Context(), load.SendBody(name, "wait "+name, false))
+			answers <- err
+		}()
+		await.Receive(t, p.agent.gate(name).asked, "the agent to be asked")
+	}
+	if p.accepted() == 0 {
+		t.Fatal("the first node has no request")
+	}
+
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the proxy sees that the node is not ready", func() bool { return strings.Contains(p.printed(), "Server inbox/node1") })
+	before := p.accepted()
+	for i := range 10 {
+		if _, err := p.peer().Send(t.Context(), load.SendBody(fmt.Sprint("later", i), "hello", true)); err != nil {
+			t.Errorf("a request after that: %v", err)
+		}
+	}
+	if p.accepted() != before {
+		t.Error("a node that stops gets new requests")
+	}
+	for i := range cap(answers) {
+		close(p.agent.gate(fmt.Sprint("stop", i)).open)
+	}
+	for range cap(answers) {
+		if err := await.Receive(t, answers, "the answers"); err != nil {
+			t.Errorf("a request of before: %v", err)
+		}
+	}
+}
+
+// newTwoNodes starts two nodes of one database behind HAProxy. The first one is the server of the result; its clients have time until it stops.
+func newTwoNodes(t *testing.T) *proxied {
+	t.Helper()
+	ranWith(t, "haproxy", debianPackage("haproxy"))
+	database := emptyPostgres(t)
+	p := &proxied{t: t, agent: newPromptedAgent(t, "helper"), roots: x509.NewCertPool()}
+	p.plain, p.https, p.server80, p.rpcs, p.other80, p.otherRPCs = freeAddress(t), freeAddress(t), freeAddress(t), freeAddress(t), freeAddress(t), freeAddress(t)
+	p.http = p.client(false) // which repeats no message by itself
+	settings := instance.Settings{Database: database, HTTP: p.server80, Domain: proxiedHost, Agents: p.agent.table, Drain: "1h"}
+	p.server = start(t, settings)
+	settings.HTTP = p.other80
+	other := start(t, settings)
+	t.Cleanup(func() { _ = errors.Join(p.Kill(), other.Kill()) }) // they would wait for their clients
+	p.token = p.peerToken("world")
+	p.startProxy(p.haproxy())
+	return p
+}
+
+// peer is a client of A2A that comes through the proxy.
+func (p *proxied) peer() load.A2APeer {
+	return load.A2APeer{URL: "https://" + proxiedHost + "/a2a/helper", Token: p.token, Client: p.http}
+}
+
+// accepted is how many messages the node has taken.
+func (p *proxied) accepted() int { return strings.Count(p.Log(), "message accepted") }
+
 // proxied is a server behind a proxy.
 type proxied struct {
 	*server
@@ -77,6 +189,7 @@ type proxied struct {
 
 	plain, https          string // where the proxy listens
 	server80, admin, rpcs string // where the server does
+	other80, otherRPCs    string // where the second node is, which is down unless a test starts it
 }
 
 func (p *proxied) in(t *testing.T, client *http.Client) *proxied {
@@ -93,6 +206,7 @@ func newProxied(t *testing.T) *proxied {
 	t.Helper()
 	p := &proxied{t: t, agent: newPromptedAgent(t, "helper"), community: startFediverse(t, 1), roots: x509.NewCertPool()}
 	p.plain, p.https, p.server80, p.admin, p.rpcs = freeAddress(t), freeAddress(t), freeAddress(t), freeAddress(t), freeAddress(t)
+	p.other80, p.otherRPCs = freeAddress(t), freeAddress(t)
 
 	page, err := os.ReadFile(filepath.Join("..", "docs", "ops", "proxies.md"))
 	if err != nil {
@@ -135,7 +249,7 @@ func (p *proxied) guide(name string, pairs ...string) string {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return p.write(name, p.replaced(string(text), pairs...))
+	return p.write(name, p.replaced(string(text), append(pairs, "10.0.0.12:8080", p.other80, "10.0.0.12:8082", p.otherRPCs)...))
 }
 
 func (p *proxied) write(name, text string) string {

@@ -31,6 +31,9 @@ type Options struct {
 	Ceilings  func() store.Periods          // see store.Options
 	Elsewhere func(channel, payload string) // see store.Options
 
+	Connections        int  // see store.Options
+	RequireSynchronous bool // see store.Options
+
 	AsFound bool // the schema stays as it is; see store.Options
 
 	Traces []string // further files that only a server leaves in DataDir
@@ -66,12 +69,15 @@ func Open(ctx context.Context, options Options, notify func(channel, payload str
 		return nil, fmt.Errorf("data_dir: cannot open the database in %s: %w", options.DataDir, oneLine(err))
 	}
 
-	return nil, fmt.Errorf("database_url: cannot open %s: %w; start the database or correct the key", options.DatabaseName, oneLine(err))
+	return nil, fmt.Errorf("database_url: %w", joinLines(err)) // it names the servers, and what to do
 }
 
 // Store are the options of the store.
 func (o Options) Store(notify func(channel, payload string)) store.Options {
-	return store.Options{URL: o.DatabaseURL, DataDir: o.DataDir, Notify: notify, Elsewhere: o.Elsewhere, Logger: o.Logger, AsFound: o.AsFound, Ceilings: o.Ceilings}
+	return store.Options{
+		URL: o.DatabaseURL, DataDir: o.DataDir, Connections: o.Connections, RequireSynchronous: o.RequireSynchronous, Notify: notify, Elsewhere: o.Elsewhere, Logger: o.Logger,
+		AsFound: o.AsFound, Ceilings: o.Ceilings,
+	}
 }
 
 // Take makes this process the only one that serves a data directory with a SQLite database; nil on PostgreSQL. What a killed
@@ -129,6 +135,10 @@ func oneLine(err error) error {
 	if operation, ok := errors.AsType[*net.OpError](err); ok {
 		return operation
 	}
+	return joinLines(err)
+}
+
+func joinLines(err error) error {
 	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\t' })
 	return &shortened{text: strings.Join(lines, " "), cause: err}
 }

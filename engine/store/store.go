@@ -49,6 +49,8 @@ type Options struct {
 	DataDir string
 	// Connections bounds the PostgreSQL connections of this node, 16 by default; one more is kept by Listen.
 	Connections int
+	// RequireSynchronous refuses transactions while PostgreSQL would not wait for a synchronous standby.
+	RequireSynchronous bool
 	// Readers is the number of SQLite connections that read beside the writer, 4 by default.
 	Readers int
 	// Notify is called after a commit of this process that others may wait for. It must not block; it may be called by several
@@ -99,7 +101,9 @@ func (o Options) withDefaults() Options {
 // Database returns what the database needs of them, with defaults.
 func (o Options) Database() database.Options {
 	o = o.withDefaults()
-	return database.Options{URL: o.URL, DataDir: o.DataDir, Connections: o.Connections, Readers: o.Readers, AsFound: o.AsFound, Logger: o.Logger}
+	return database.Options{
+		URL: o.URL, DataDir: o.DataDir, Connections: o.Connections, RequireSynchronous: o.RequireSynchronous, Readers: o.Readers, AsFound: o.AsFound, Logger: o.Logger,
+	}
 }
 
 // Store is one open database with everything that is kept in it. It is safe for use by many goroutines.

@@ -41,6 +41,7 @@ type Config struct {
 	HTTP       HTTP       `toml:"http"`
 	ACME       ACME       `toml:"acme"`
 	Blob       Blob       `toml:"blob"`
+	Database   Database   `toml:"database"`
 	SMTP       SMTP       `toml:"smtp"`
 	Mail       Mail       `toml:"mail"`
 	DNS        DNS        `toml:"dns"`

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,5 +48,42 @@ func TestDatabasePasswordFile(t *testing.T) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
 		})
+	}
+}
+
+// TestDatabaseSettings: a domain has the sessions and the demands of the whole server, and settings that cannot hold are refused.
+func TestDatabaseSettings(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "inbox.toml")
+	load := func(text string) (*Config, error) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return Load(file, nil)
+	}
+	const domains = "domain = \"a.example\"\npublic_url = \"https://a.example\"\n%s[[domains]]\nname = \"b.example\"\n" +
+		"[[agents]]\nname = \"x\"\nkind = \"echo\"\n[[agents]]\nname = \"y\"\nkind = \"echo\"\ndomain = \"b.example\"\n"
+
+	settings, err := load(fmt.Sprintf(domains, "database_url = \"postgres://u@h/d\"\n[database]\nconnections = 40\nrequire_synchronous = true\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range append(settings.Hosted, settings) {
+		if one.Database != (Database{Connections: 40, RequireSynchronous: true}) {
+			t.Errorf("%s has %+v", one.Domain, one.Database)
+		}
+	}
+	if settings, err = load(fmt.Sprintf(domains, "")); err != nil || settings.Database != (Database{Connections: 16}) {
+		t.Errorf("without the table: %v", err)
+	}
+
+	for text, want := range map[string]string{
+		"[database]\nconnections = 3\n":            "database.connections",
+		"[database]\nconnections = 10001\n":        "database.connections",
+		"[database]\nrequire_synchronous = true\n": "SQLite has no standby",
+	} {
+		if _, err := load(fmt.Sprintf(domains, text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
 	}
 }

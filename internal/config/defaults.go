@@ -17,6 +17,7 @@ func Default() *Config {
 		DataDir: "inbox-data", DatabaseURL: "sqlite", BlobURL: "file", ShutdownGrace: 20 * time.Second, Drain: unset,
 		HTTP:       HTTP{Listen: "127.0.0.1:8080", TLS: "off", MaxBodyBytes: 10 << 20},
 		ACME:       ACME{Directory: LetsEncrypt, CheckEvery: 10 * time.Minute},
+		Database:   Database{Connections: 16},
 		SMTP:       SMTP{Listen: "127.0.0.1:2525", MaxMessageBytes: 25 << 20, UnprovenMaxBytes: 5 << 20, MaxConnections: 200, ConnectionsPerAddress: 10, ConnectionsPerMinute: 60, MailsPerMinute: 60},
 		Mail:       Mail{Mode: "capture", MXPort: 25, MTASTSPort: 443, DKIMSelector: "inbox", MTASTS: "testing", ReplyTo: "organization", DomainRate: unset, Retry: mailRetry()},
 		Federation: Federation{Mode: "open", Retry: federationRetry(), RequireSignedHost: true, FollowersGetReplies: true, PostLength: 4000, HostConcurrency: unset, HostRate: unset},

@@ -81,6 +81,7 @@ func (c *Config) validateStorage(p *problems) {
 		p.add("database_url", "is not an address", "percent-encode special characters in user name and password")
 	}
 
+	c.validateDatabase(p)
 	c.validateBlobs(p)
 	within(p, "shutdown_grace", c.ShutdownGrace, 0, time.Hour)
 	within(p, "drain", c.Drain, 0, time.Hour)

@@ -5,6 +5,7 @@ package telemetry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -26,9 +27,9 @@ func newLogger(out io.Writer, level, format string) (*slog.Logger, *slog.LevelVa
 	options := &slog.HandlerOptions{Level: threshold}
 	switch format {
 	case "text":
-		return slog.New(contextHandler{slog.NewTextHandler(out, options)}), threshold, nil
+		return slog.New(contextHandler{loggedHandler{slog.NewTextHandler(out, options)}}), threshold, nil
 	case "json":
-		return slog.New(contextHandler{slog.NewJSONHandler(out, options)}), threshold, nil
+		return slog.New(contextHandler{loggedHandler{slog.NewJSONHandler(out, options)}}), threshold, nil
 	}
 	return nil, nil, fmt.Errorf("log format %q: want text or json", format)
 }
@@ -114,4 +115,45 @@ func (h contextHandler) WithAttrs(attributes []slog.Attr) slog.Handler {
 // WithGroup keeps the context's attributes for derived loggers.
 func (h contextHandler) WithGroup(name string) slog.Handler {
 	return contextHandler{h.Handler.WithGroup(name)}
+}
+
+// loggedHandler lowers warnings and errors to debug if their error says that the log has its cause: an outage of the database would otherwise
+// be a line for each message.
+type loggedHandler struct{ slog.Handler }
+
+// Handle passes the record on.
+func (h loggedHandler) Handle(ctx context.Context, record slog.Record) error {
+	if record.Level < slog.LevelWarn || !logged(record) {
+		return h.Handler.Handle(ctx, record)
+	}
+	if !h.Enabled(ctx, slog.LevelDebug) {
+		return nil
+	}
+	record.Level = slog.LevelDebug
+	return h.Handler.Handle(ctx, record)
+}
+
+// logged reports whether an attribute of a record is an error that is in the log.
+func logged(record slog.Record) (is bool) {
+	record.Attrs(func(attribute slog.Attr) bool {
+		if err, isError := attribute.Value.Any().(error); isError {
+			known, found := errors.AsType[interface {
+				error
+				Logged() bool
+			}](err)
+			is = found && known.Logged()
+		}
+		return !is
+	})
+	return is
+}
+
+// WithAttrs keeps the rule for derived loggers.
+func (h loggedHandler) WithAttrs(attributes []slog.Attr) slog.Handler {
+	return loggedHandler{h.Handler.WithAttrs(attributes)}
+}
+
+// WithGroup keeps the rule for derived loggers.
+func (h loggedHandler) WithGroup(name string) slog.Handler {
+	return loggedHandler{h.Handler.WithGroup(name)}
 }

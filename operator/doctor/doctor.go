@@ -263,7 +263,7 @@ func (d *examiner) database(ctx context.Context) {
 
 // replication says what a failover of the database would lose.
 func (d *examiner) replication(ctx context.Context) {
-	const name, remedy = "replication", "name the standby in PostgreSQL's synchronous_standby_names, with synchronous_commit = on"
+	const name, remedy = "replication", "name the standbys in synchronous_standby_names of the primary, with synchronous_commit = on, and reload it"
 	found, has, err := d.doctor.Store.Replication(ctx)
 	switch {
 	case !has:
@@ -273,9 +273,14 @@ func (d *examiner) replication(ctx context.Context) {
 	case !found.Seen:
 		d.say(name, email.FindingWarn, "this role may not see whether a synchronous standby is connected", "GRANT pg_read_all_stats to the role of database_url")
 	case found.Synchronous:
-		d.say(name, email.FindingOK, "a synchronous standby has what is acknowledged", "")
-	case found.Standbys > 0:
-		d.say(name, email.FindingWarn, "the standbys are asynchronous: a failover loses what was acknowledged in the last moments", remedy)
+		d.say(name, email.FindingOK, "a synchronous standby has what is acknowledged: "+standbysInWords(found.Standbys), "")
+	case found.Demanded:
+		d.say(name, email.FindingFail, "commits wait for a synchronous standby, and none is connected"+connected(found.Standbys)+"; callers are told after 30 seconds that the outcome is unknown",
+			"start a standby that synchronous_standby_names names")
+	case found.Required:
+		d.say(name, email.FindingFail, "nothing is stored: PostgreSQL waits for no synchronous standby, and database.require_synchronous demands one"+connected(found.Standbys), remedy)
+	case len(found.Standbys) > 0:
+		d.say(name, email.FindingWarn, "the standbys are asynchronous: a failover loses what was acknowledged in the last moments"+connected(found.Standbys), remedy)
 	default:
 		d.say(name, email.FindingOK, "no standby: what is acknowledged is on one server", "")
 	}
@@ -283,6 +288,23 @@ func (d *examiner) replication(ctx context.Context) {
 		d.say("primary", email.FindingWarn, "the server does not say on which timeline it is, so a former primary is not recognised",
 			"let the role of database_url execute pg_current_wal_lsn and pg_walfile_name, or make sure that a former primary takes no writes")
 	}
+}
+
+// connected lists standbys in brackets, if there are any.
+func connected(standbys []database.Standby) string {
+	if len(standbys) == 0 {
+		return ""
+	}
+	return " (" + standbysInWords(standbys) + ")"
+}
+
+// standbysInWords lists standbys with their state and what they do not have yet.
+func standbysInWords(standbys []database.Standby) string {
+	texts := make([]string, len(standbys))
+	for i, one := range standbys {
+		texts[i] = fmt.Sprintf("%s %s, %d KiB behind", one.Name, one.State, one.Behind>>10)
+	}
+	return strings.Join(texts, "; ")
 }
 
 // disk looks at the room that data_dir has.

@@ -17,6 +17,7 @@ import (
 // logger is the part of slog.Logger that the engines use.
 type logger interface {
 	Warn(message string, arguments ...any)
+	Error(message string, arguments ...any)
 }
 
 // notifyChannel is PostgreSQL's channel name; a payload is "<node> <channel> <payload>".
@@ -40,7 +41,7 @@ const (
 type announcer struct {
 	node   string
 	pool   *sql.DB
-	logger logger
+	outage *outage
 
 	lock    sync.Mutex
 	waiting map[Wake]struct{}
@@ -51,10 +52,10 @@ type announcer struct {
 	done    chan struct{}
 }
 
-func startAnnouncer(pool *sql.DB, log logger) *announcer {
+func startAnnouncer(pool *sql.DB, outage *outage) *announcer {
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &announcer{
-		node: rand.Text(), pool: pool, logger: log,
+		node: rand.Text(), pool: pool, outage: outage,
 		waiting: make(map[Wake]struct{}), signal: make(chan struct{}, 1),
 		ending: make(chan struct{}), cancel: cancel, done: make(chan struct{}),
 	}
@@ -88,7 +89,8 @@ func (a *announcer) loop(ctx context.Context) {
 		}
 
 		if err := a.send(ctx, a.take()); err != nil && ctx.Err() == nil {
-			a.logger.Warn("other nodes were not notified; they find the work by polling", "error", err)
+			err = a.outage.note(Unavailable("notify other nodes", err))
+			a.outage.logger.Warn("other nodes were not notified; they find the work by polling", "error", err)
 		}
 	}
 }
@@ -138,6 +140,7 @@ func (e *postgresEngine) Listen(ctx context.Context, notify func(channel, payloa
 			continue
 		}
 		if ctx.Err() == nil {
+			err = e.outage.note(Unavailable("listen for other nodes", err))
 			e.logger.Warn("listening for other nodes broke; connecting again", "error", err)
 		}
 

@@ -17,7 +17,7 @@ import (
 
 // processesOf asks a database several times for the process that answers, through a pool of one connection.
 func processesOf(ctx context.Context, url string, life time.Duration, times int) (processes []int, err error) {
-	config, err := postgresConfig(url)
+	config, _, err := postgresConfig(url)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func TestOldConnectionsAreReplaced(t *testing.T) {
 
 // wantedServer returns the kind of server that a URL is taken to ask for: read-write, any or other.
 func wantedServer(url string) (string, error) {
-	config, err := postgresConfig(url)
+	config, _, err := postgresConfig(url)
 	if err != nil {
 		return "", err
 	}
@@ -92,7 +92,7 @@ func TestWantedServer(t *testing.T) {
 
 // TestSessionsDoNotKeepLocks: PostgreSQL ends a session whose node hangs in a transaction, and one whose machine is gone.
 func TestSessionsDoNotKeepLocks(t *testing.T) {
-	config, err := postgresConfig(storetest.EmptyPostgres(t))
+	config, _, err := postgresConfig(storetest.EmptyPostgres(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestSessionsDoNotKeepLocks(t *testing.T) {
 
 // TestAdviceForWhatStandsBetween: the error of a start names a pooler that loses sessions, and connections that are all in use.
 func TestAdviceForWhatStandsBetween(t *testing.T) {
-	config, err := postgresConfig("postgres://u@db1:5432/inbox")
+	config, _, err := postgresConfig("postgres://u@db1:5432/inbox")
 	if err != nil {
 		t.Fatal(err)
 	}

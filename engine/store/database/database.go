@@ -31,12 +31,13 @@ const (
 
 // Options are what Open needs. URL is required, and Connections or Readers, Logger.
 type Options struct {
-	URL         string // "sqlite", or "postgres://…" as PostgreSQL's own tools read it
-	DataDir     string // holds the SQLite file, and is created when missing; keeps PostgreSQL's newest timeline, where there is one
-	Connections int    // bounds the PostgreSQL connections of this node; one more is kept by Listen
-	Readers     int    // how many SQLite connections read beside the writer
-	AsFound     bool   // the schema is left as it is, also an older one
-	Logger      *slog.Logger
+	URL                string // "sqlite", or "postgres://…" as PostgreSQL's own tools read it
+	DataDir            string // holds the SQLite file, and is created when missing; keeps PostgreSQL's newest timeline, where there is one
+	Connections        int    // bounds the PostgreSQL connections of this node; one more is kept by Listen
+	Readers            int    // how many SQLite connections read beside the writer
+	RequireSynchronous bool   // nothing is committed while PostgreSQL would not wait for a synchronous standby
+	AsFound            bool   // the schema is left as it is, also an older one
+	Logger             *slog.Logger
 }
 
 // Engine is one open database. It is safe for use by many goroutines.

@@ -97,13 +97,13 @@ func (l *Loader) openFile(ctx context.Context, options Options) error {
 }
 
 func (l *Loader) openSchema(ctx context.Context, options Options) error {
-	config, err := postgresConfig(options.URL)
+	config, schema, err := postgresConfig(options.URL)
 	if err != nil {
 		return fault.Wrap(fault.Malformed, "database_url is not a PostgreSQL URL", err)
 	}
 	l.words, l.failed = postgresSchema, postgresFault
 	l.pool = openPostgresPool(config, 2, connectionLife, nil)
-	if err := makeSchema(ctx, l.pool, config.RuntimeParams["search_path"]); err != nil {
+	if err := makeSchema(ctx, l.pool, schema); err != nil {
 		return errors.Join(unusable(unusablePostgres(config, err), err), l.pool.Close())
 	}
 

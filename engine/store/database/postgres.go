@@ -43,12 +43,12 @@ type postgresEngine struct {
 }
 
 func openPostgres(ctx context.Context, options Options) (Engine, error) {
-	config, err := postgresConfig(options.URL)
+	config, schema, err := postgresConfig(options.URL)
 	if err != nil {
 		return nil, fault.Wrap(fault.Malformed, "database_url is not a PostgreSQL URL", err)
 	}
 
-	known, err := openPrimary(options.DataDir, options.Logger)
+	known, err := openPrimary(options)
 	if err != nil {
 		return nil, err
 	}
@@ -57,9 +57,13 @@ func openPostgres(ctx context.Context, options Options) (Engine, error) {
 		known.look(ctx, servers) // the first one may be a former primary
 	}
 	known.guard(config)
+	noticeSilence(config)
 
-	pool := openPostgresPool(config, options.Connections, connectionLife, known.current)
-	err = makeSchema(ctx, pool, config.RuntimeParams["search_path"])
+	pool := openPostgresPool(config, options.Connections, connectionLife, known.usable)
+	err = refuseSharedSessions(ctx, pool, config)
+	if err == nil {
+		err = makeSchema(ctx, pool, schema)
+	}
 	if err == nil {
 		err = migrateOrKeep(ctx, pool, postgresSchema, options.AsFound)
 	}
@@ -68,14 +72,14 @@ func openPostgres(ctx context.Context, options Options) (Engine, error) {
 	}
 
 	e := &postgresEngine{
-		statements: statements{pool: pool, failed: postgresFault}, config: config, primary: known, connections: options.Connections,
+		statements: statements{pool: pool, failed: postgresFault, outage: &outage{logger: options.Logger}}, config: config, primary: known, connections: options.Connections,
 		logger: options.Logger,
 	}
 	e.lost = e.lostRead
 	looking, end := context.WithCancel(context.Background())
 	e.endLooks = end
 	e.looks.Go(func() { known.lookAround(looking, servers) })
-	e.announcer = startAnnouncer(pool, options.Logger)
+	e.announcer = startAnnouncer(pool, e.outage)
 	return e, nil
 }
 
@@ -101,12 +105,12 @@ func (e *postgresEngine) Transact(ctx context.Context, work func(Session) error)
 			continue
 		}
 		if err == nil || attempt == maxAttempts || !repeatable(err) {
-			return err
+			return e.outage.note(err)
 		}
 
 		repeated.Inc()
 		if clock.Sleep(ctx, rand.N(time.Duration(attempt)*5*time.Millisecond)) != nil {
-			return err
+			return e.outage.note(err)
 		}
 	}
 }
@@ -144,13 +148,17 @@ func (e *postgresEngine) once(ctx context.Context, work func(Session) error) (lo
 		session := &postgresSession{connection: driverConnection.(*postgres.Connection)}
 		result = guarded(work, session)
 		wire := session.connection.Wire()
-		if result == nil && !e.primary.current(wire) { // nothing is committed there
-			lost, result = true, Unavailable("commit", errReplaced)
+		if result == nil {
+			if err := e.primary.refuseCommit(wire); err != nil {
+				lost, result = errors.Is(err, errReplaced), Unavailable("commit", err)
+			}
 		}
 		if result == nil {
 			result = session.commit(ctx)
-			if result == nil && session.begun && !e.primary.current(wire) {
-				result = unknown("commit", errReplaced) // the new primary may not have it
+			if result == nil && session.begun {
+				if err := e.primary.doubtCommit(wire); err != nil {
+					result = unknown("commit", err)
+				}
 			}
 		}
 
@@ -164,9 +172,6 @@ func (e *postgresEngine) once(ctx context.Context, work func(Session) error) (lo
 
 	return lost, errors.Join(result, hideBadConnection(err))
 }
-
-// errReplaced is why a transaction on a server that was replaced meanwhile does not count.
-var errReplaced = errors.New("a newer primary has replaced the database server")
 
 func (e *postgresEngine) Reader() Querier { return &e.statements }
 
@@ -253,11 +258,11 @@ const (
 var errOld = errors.New("the connection has lived its time")
 
 // postgresConfig reads a URL as PostgreSQL's own tools do, several hosts included. Where neither it nor the environment
-// names the kind of server that is wanted (target_session_attrs), it is one that can be written to.
-func postgresConfig(text string) (*pgconn.Config, error) {
-	config, err := pgconn.ParseConfig(text)
+// names the kind of server that is wanted (target_session_attrs), it is one that can be written to. Schema is the search_path of the URL.
+func postgresConfig(text string) (config *pgconn.Config, schema string, err error) {
+	config, err = pgconn.ParseConfig(text)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if config.ValidateConnect == nil && !wantsAnyServer(text) {
 		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
@@ -274,7 +279,19 @@ func postgresConfig(text string) (*pgconn.Config, error) {
 	config.OnPgError = func(connection *pgconn.PgConn, failure *pgconn.PgError) bool {
 		return closes(connection, failure) && !unfit(failure)
 	}
-	return config, nil
+
+	schema = config.RuntimeParams["search_path"]
+	delete(config.RuntimeParams, "search_path")
+	config.AfterConnect = func(ctx context.Context, connection *pgconn.PgConn) error { return setSession(ctx, connection, schema) }
+	return config, schema, nil
+}
+
+// setSession makes the settings of a new session.
+func setSession(ctx context.Context, connection *pgconn.PgConn, schema string) error {
+	if _, err := connection.Exec(ctx, sessionSettings).ReadAll(); err != nil || schema == "" {
+		return err
+	}
+	return connection.ExecParams(ctx, "SELECT set_config('search_path', $1, false)", [][]byte{[]byte(schema)}, nil, nil, nil).Read().Err
 }
 
 // wantsAnyServer reports whether target_session_attrs=any is written, which pgconn does not tell from nothing.
@@ -300,14 +317,12 @@ func readOnly(err error) bool {
 const lifeEnd = "inbox: life ends"
 
 // sessionSettings bound how long PostgreSQL keeps the locks of a node that hangs in a transaction (longer than maxWait), and of one whose
-// machine is gone.
+// machine is gone. Those of the planner are for statements that read few rows: by its defaults, which are for disks that turn, PostgreSQL reads
+// and sorts all of a range of an index for the newest fifty, and compiles statements for longer than they run. They are not parameters of the
+// connection, because poolers refuse these.
 const sessionSettings = "SET idle_in_transaction_session_timeout = '60s'; " +
-	"SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
-
-// plannerSettings are for statements that read few rows: by its defaults, which are for disks that turn, PostgreSQL reads and sorts all of
-// a range of an index for the newest fifty, and compiles statements for longer than they run. They are no parameters of the connection,
-// which proxies refuse.
-const plannerSettings = "SET random_page_cost = 1.1; SET jit = off"
+	"SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3; " +
+	"SET random_page_cost = 1.1; SET jit = off"
 
 // openPostgresPool makes the pool; it connects when it is first used. Connections that were made together do not end
 // together: each draws its life.
@@ -315,10 +330,7 @@ const plannerSettings = "SET random_page_cost = 1.1; SET jit = off"
 func openPostgresPool(config *pgconn.Config, connections int, life time.Duration, usable func(*pgconn.PgConn) bool) *sql.DB {
 	pool := sql.OpenDB(&postgres.Connector{
 		Config: config,
-		Prepare: func(ctx context.Context, connection *pgconn.PgConn) error {
-			if _, err := connection.Exec(ctx, plannerSettings+"; "+sessionSettings).ReadAll(); err != nil {
-				return err
-			}
+		Prepare: func(_ context.Context, connection *pgconn.PgConn) error {
 			connection.CustomData()[lifeEnd] = time.Now().Add(life + rand.N(life/3+1))
 			return nil
 		},
@@ -344,6 +356,12 @@ func unusablePostgres(config *pgconn.Config, err error) string {
 	}
 
 	text := "PostgreSQL at " + strings.Join(hosts, ", ") + " cannot be used; "
+	if errors.Is(err, errShared) {
+		return text + errShared.Error()
+	}
+	if errors.Is(err, errSilent) {
+		return text + errSilent.Error()
+	}
 	if former, is := errors.AsType[*formerPrimary](err); is {
 		return text + former.Error()
 	}
@@ -353,11 +371,11 @@ func unusablePostgres(config *pgconn.Config, err error) string {
 	if failure, is := errors.AsType[*pgconn.PgError](err); is {
 		switch failure.Code {
 		case "42P05", "26000":
-			return text + "a pooler gives each transaction another session, which loses prepared statements, LISTEN and locks: set pool_mode = session " +
-				"for this database in PgBouncer, or connect without it"
+			return text + errShared.Error()
 		case "53300":
-			return text + "no connection is free: raise max_connections of PostgreSQL, or the limit of the role, the database or the pooler; " +
-				"each node needs up to 19 for each of its domains"
+			return text + "no connection is free: raise max_connections, or the limit of the role or the database, or lower database.connections"
+		case "08P01":
+			return text + "a pooler refuses the connection: if it lacks room, raise max_client_conn and default_pool_size of PgBouncer, or lower database.connections"
 		}
 	}
 	if errors.Is(err, pgconn.ErrReadOnlyConnection) || readOnly(err) {

@@ -42,26 +42,30 @@ type position struct {
 // primary knows the newest timeline of the database and refuses servers with an older one: a former primary that is running again takes
 // writes as well as the new one does, and what it acknowledges is lost.
 type primary struct {
-	file   string // empty = this process only
-	logger logger
+	file     string // empty = this process only
+	required bool   // a commit must wait for a synchronous standby
+	logger   logger
 
 	newest atomic.Uint32 // timeline; 0 = not known
+	waits  atomic.Bool   // commits wait for a synchronous standby, as far as required
 
 	lock      sync.Mutex
 	system    string // cluster of newest
 	connected bool   // this process has used the cluster, and uses no other one
 	refusedAt time.Time
+	aloneAt   time.Time     // when the log last named a primary that waits for no standby
 	raised    chan struct{} // closed when a newer timeline becomes known, and replaced
 }
 
 // openPrimary reads what an earlier process has met.
-func openPrimary(directory string, log logger) (*primary, error) {
-	p := &primary{logger: log, raised: make(chan struct{})}
-	if directory == "" {
+func openPrimary(options Options) (*primary, error) {
+	p := &primary{required: options.RequireSynchronous, logger: options.Logger, raised: make(chan struct{})}
+	p.waits.Store(!p.required)
+	if options.DataDir == "" {
 		return p, nil
 	}
 
-	p.file = filepath.Join(directory, timelineFile)
+	p.file = filepath.Join(options.DataDir, timelineFile)
 	text, err := os.ReadFile(p.file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return p, nil
@@ -121,6 +125,7 @@ func (p *primary) guard(config *pgconn.Config) {
 		}
 		return p.check(ctx, connection)
 	}
+	config.OnNotice = noteUnreplicated
 }
 
 // check is called with each new connection.
@@ -134,7 +139,7 @@ func (p *primary) check(ctx context.Context, connection *pgconn.PgConn) error {
 	}
 
 	connection.CustomData()[connectedTo] = found.timeline
-	return nil
+	return p.checkStandby(ctx, connection)
 }
 
 // positionOf asks a server where it stands. Some services offer PostgreSQL without these functions: what they refuse is not known.
@@ -231,6 +236,36 @@ func (p *primary) current(connection *pgconn.PgConn) bool {
 	return !known || timeline == 0 || timeline >= p.newest.Load()
 }
 
+// errReplaced is why a transaction on a server that was replaced meanwhile does not count.
+var errReplaced = errors.New("a newer primary has replaced the database server")
+
+// refuseCommit returns why nothing may be committed on a connection.
+func (p *primary) refuseCommit(connection *pgconn.PgConn) error {
+	switch {
+	case !p.current(connection):
+		return errReplaced
+	case !p.waits.Load():
+		return errAlone
+	}
+	return nil
+}
+
+// doubtCommit returns why a commit that the server has confirmed may be lost by a promotion.
+func (p *primary) doubtCommit(connection *pgconn.PgConn) error {
+	switch {
+	case !p.current(connection):
+		return errReplaced
+	case unreplicated(connection):
+		return errUnreplicated
+	}
+	return nil
+}
+
+// usable reports whether a connection may be used for another transaction.
+func (p *primary) usable(connection *pgconn.PgConn) bool {
+	return p.current(connection) && !unreplicated(connection)
+}
+
 // moved returns a channel that is closed when a newer primary becomes known.
 func (p *primary) moved() <-chan struct{} {
 	p.lock.Lock()
@@ -280,6 +315,11 @@ func (p *primary) servers(config *pgconn.Config) (list []*pgconn.Config) {
 				return err
 			}
 			p.note(found)
+			if found.timeline >= p.newest.Load() {
+				if err := p.checkStandby(ctx, connection); err != nil {
+					return err
+				}
+			}
 			return errLooked
 		}
 		list = append(list, server)

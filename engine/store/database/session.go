@@ -46,6 +46,7 @@ type statements struct {
 	pool   *sql.DB
 	failed func(operation string, err error) error
 	lost   func(error) bool // the query failed with its connection and may be asked again; nil = never
+	outage *outage
 
 	lock     sync.RWMutex
 	prepared map[string]*sql.Stmt
@@ -60,7 +61,7 @@ func (s *statements) Each(ctx context.Context, query string, arguments []any, sc
 		rows, err = s.query(ctx, query, arguments)
 	}
 	if err != nil {
-		return s.read(ctx, err)
+		return s.outage.note(s.read(ctx, err))
 	}
 
 	scanned, err := scanAll(rows, scan)
@@ -68,7 +69,7 @@ func (s *statements) Each(ctx context.Context, query string, arguments []any, sc
 		return scanned
 	}
 
-	return s.read(ctx, err)
+	return s.outage.note(s.read(ctx, err))
 }
 
 func (s *statements) read(ctx context.Context, err error) error {

@@ -108,7 +108,7 @@ func openSQLite(ctx context.Context, options Options) (Engine, error) {
 
 	c := startCheckpointer(reads, w, options.Logger)
 	e := &sqliteEngine{
-		statements: statements{pool: reads, failed: sqliteFault},
+		statements: statements{pool: reads, failed: sqliteFault, outage: &outage{logger: options.Logger}},
 		writer:     w, checkpointer: c, writes: writes, reads: reads, path: path, logger: options.Logger,
 	}
 	w.committed = func(transactions int) {
@@ -180,7 +180,7 @@ func sqliteFault(operation string, err error) error {
 }
 
 func (e *sqliteEngine) Transact(ctx context.Context, work func(Session) error) error {
-	return e.writer.run(ctx, work)
+	return e.outage.note(e.writer.run(ctx, work))
 }
 
 func (e *sqliteEngine) Reader() Querier { return &e.statements }

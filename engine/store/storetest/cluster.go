@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -13,6 +14,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"inbox/internal/await"
 )
 
 // Cluster is a PostgreSQL server of its own for tests that stop, freeze or promote it.
@@ -60,7 +65,7 @@ func newCluster(t testing.TB) *Cluster {
 		}
 	})
 	c := &Cluster{t: t, bin: slices.Max(found), home: home, port: freePort(t)}
-	if credential := c.account(); credential != nil {
+	if credential := account(c.t); credential != nil {
 		if err := os.Chown(home, int(credential.Uid), int(credential.Gid)); err != nil {
 			t.Fatal(err)
 		}
@@ -82,8 +87,9 @@ func freePort(t testing.TB) int {
 
 func (c *Cluster) data() string { return filepath.Join(c.home, "data") }
 
-// account is who runs the server: PostgreSQL refuses root.
-func (c *Cluster) account() *syscall.Credential {
+// account is who runs a server or a pooler: they refuse root.
+func account(t testing.TB) *syscall.Credential {
+	t.Helper()
 	if os.Getuid() != 0 {
 		return nil
 	}
@@ -94,7 +100,7 @@ func (c *Cluster) account() *syscall.Credential {
 			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 		}
 	}
-	c.t.Fatal("there is no account that PostgreSQL could run under")
+	t.Fatal("there is no account that PostgreSQL could run under")
 	return nil
 }
 
@@ -102,7 +108,7 @@ func (c *Cluster) run(program string, arguments ...string) {
 	c.t.Helper()
 	command := exec.Command(filepath.Join(c.bin, program), arguments...)
 	command.Dir = c.home
-	command.SysProcAttr = &syscall.SysProcAttr{Credential: c.account()}
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: account(c.t)}
 	var output bytes.Buffer // a server that pg_ctl starts would hold a pipe open
 	file, err := os.OpenFile(filepath.Join(c.home, "commands"), os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -187,4 +193,33 @@ func URL(servers ...*Cluster) string {
 		hosts[i] = one.Host()
 	}
 	return "postgres://inbox@" + strings.Join(hosts, ",") + "/postgres?sslmode=disable&connect_timeout=2"
+}
+
+// Set changes settings of the whole server and waits until new sessions have them.
+func (c *Cluster) Set(settings map[string]string) {
+	c.t.Helper()
+	for name, value := range settings {
+		c.Ask("ALTER SYSTEM SET " + name + " = '" + value + "'")
+	}
+	c.Ask("SELECT pg_reload_conf()")
+	for name, value := range settings {
+		await.Until(c.t, name+" = "+value, func() bool { return c.Ask("SHOW "+name) == value })
+	}
+}
+
+// Ask executes a statement on a connection of its own and returns its first value; empty = it has no rows.
+func (c *Cluster) Ask(statement string) string {
+	c.t.Helper()
+	connection, err := pgconn.Connect(c.t.Context(), URL(c))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	results, err := connection.Exec(c.t.Context(), statement).ReadAll()
+	if err := errors.Join(err, connection.Close(c.t.Context())); err != nil {
+		c.t.Fatalf("%s: %v", statement, err)
+	}
+	if len(results) == 0 || len(results[0].Rows) == 0 {
+		return ""
+	}
+	return string(results[0].Rows[0][0])
 }
