@@ -547,6 +547,14 @@ func writtenJob(turn exchange.TurnRecord) queue.NewJob {
 	return again
 }
 
+// NextJob is the next run of a turn, behind what arrived in its thread meanwhile.
+func NextJob(turn exchange.TurnRecord) queue.NewJob {
+	if turn.Written != nil && len(turn.Written.Parts) > 0 {
+		return writtenJob(turn)
+	}
+	return resumedJob(turn)
+}
+
 // sendWritten ends a turn with the answer that an operator wrote.
 func (s *runner) sendWritten(ctx context.Context, job queue.Job, turn exchange.TurnRecord) error {
 	ctx, record, err := s.begin(ctx, job, &turn)
