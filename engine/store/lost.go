@@ -130,7 +130,7 @@ func (s *Store) LookForLost(ctx context.Context) (queued int, err error) {
 
 	seen := c.seen
 	c.seen = nil
-	var failures []error // of single rows: one that cannot be read does not keep the others
+	var failures []error
 	for _, one := range seen {
 		again, err := s.queueAgain(ctx, one)
 		if fault.Is(err, fault.Unavailable) {
@@ -141,18 +141,35 @@ func (s *Store) LookForLost(ctx context.Context) (queued int, err error) {
 		}
 	}
 
+	return queued, errors.Join(append(failures, c.look(ctx, s))...)
+}
+
+// CountLost counts the rows without their job that did not change since the instant, among the first 10,000 of each table. A server that runs
+// queues them within two rounds.
+func (s *Store) CountLost(ctx context.Context, since time.Time) (count int, err error) {
+	c := lostCheck{after: map[*rowsWithJob]string{}}
+	err = c.look(ctx, s)
+	for _, one := range c.seen {
+		if one.updated < micros(since) {
+			count++
+		}
+	}
+	return count, err
+}
+
+// look reads the next part of every table. A row that cannot be read does not keep the others.
+func (c *lostCheck) look(ctx context.Context, s *Store) error {
+	var failures []error
 	for i := range allRowsWithJob {
-		err := s.lookIn(ctx, &allRowsWithJob[i])
+		err := c.lookIn(ctx, s, &allRowsWithJob[i])
 		if failures = append(failures, err); fault.Is(err, fault.Unavailable) {
 			break
 		}
 	}
-	return queued, errors.Join(failures...)
+	return errors.Join(failures...)
 }
 
-// lookIn reads the next part of one table.
-func (s *Store) lookIn(ctx context.Context, rows *rowsWithJob) error {
-	c := &s.lost
+func (c *lostCheck) lookIn(ctx context.Context, s *Store, rows *rowsWithJob) error {
 	var failures []error
 	for page := 0; page < lostPages && len(c.seen) < maxLost; page++ {
 		begun := time.Now()
