@@ -13,8 +13,8 @@ import (
 	"inbox/e2e/instance"
 )
 
-// previousRelease builds the program of the commit in testdata/previous-release. That takes as long as the packages of this module that differ
-// from the build cache's, about a minute on two cores.
+// previousRelease builds the program of the commit in testdata/previous-release. That takes about a minute on two idle cores, so the program is kept
+// in the user's cache directory.
 func previousRelease(t *testing.T) (binary string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "previous-release"))
@@ -23,6 +23,14 @@ func previousRelease(t *testing.T) (binary string) {
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	commit := lines[len(lines)-1]
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatalf("there is no directory for the program of the previous release; set HOME or XDG_CACHE_HOME: %v", err)
+	}
+	binary = filepath.Join(cache, "inbox-previous-release", commit)
+	if _, err := os.Stat(binary); err == nil {
+		return binary
+	}
 
 	root, err := instance.Root()
 	if err != nil {
@@ -55,11 +63,17 @@ func previousRelease(t *testing.T) (binary string) {
 		t.Fatalf("unpack the previous release: %v\n%s", err, output)
 	}
 
-	binary = filepath.Join(directory, "inbox-previous")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/inbox")
+	if err := os.MkdirAll(filepath.Dir(binary), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	unfinished := fmt.Sprintf("%s.%d", binary, os.Getpid())
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", unfinished, "./cmd/inbox")
 	build.Dir, build.Env = sources, append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the previous release: %v\n%s", err, output)
+	}
+	if err := os.Rename(unfinished, binary); err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }
