@@ -82,6 +82,26 @@ func (r *resources) countHours(ctx context.Context) error {
 	}
 }
 
+// lookEvery is the shortest interval between two rounds of the search for rows without their job.
+const lookEvery = time.Minute
+
+// lookForLost queues rows whose job is gone, until ctx ends. Each node looks: what one has seen, only the same one compares with what is there later.
+// A run notices within a lease that its job is gone.
+func (r *resources) lookForLost(ctx context.Context) error {
+	ticker := time.NewTicker(max(lookEvery, r.config.Queue.Lease))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if _, err := r.store.LookForLost(ctx); err != nil && ctx.Err() == nil {
+			r.logger.WarnContext(ctx, "rows without their job are looked for later", "error", err)
+		}
+	}
+}
+
 // due reports whether this node is the one that does the work now.
 func (r *resources) due(ctx context.Context, work string, every time.Duration) bool {
 	now := time.Now()

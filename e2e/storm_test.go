@@ -28,6 +28,7 @@ const (
 type storm struct {
 	t         *testing.T
 	s         *server
+	fronts    []*server // that senders write to, w.s first
 	ledger    *load.Ledger
 	community *load.Community
 	domains   []load.MailDomain
@@ -68,6 +69,12 @@ func newStormWith(t *testing.T, database, more string) *storm {
 // newStormIn also says where files are (blob_url).
 func newStormIn(t *testing.T, database, files, more string) *storm {
 	t.Helper()
+	return newStormAt(t, database, files, more, func(settings instance.Settings) []*server { return []*server{start(t, settings)} })
+}
+
+// newStormAt also starts the servers itself, among which the senders are divided.
+func newStormAt(t *testing.T, database, files, more string, begin func(instance.Settings) []*server) *storm {
+	t.Helper()
 	names, err := load.NewNames()
 	if err != nil {
 		t.Fatal(err)
@@ -96,10 +103,11 @@ func newStormIn(t *testing.T, database, files, more string) *storm {
 		}
 		w.domains = append(w.domains, domain)
 	}
-	w.s = start(t, instance.Settings{
+	w.fronts = begin(instance.Settings{
 		Database: database, Files: files, Domain: "inbox.test", DNS: names.Address(), Smarthost: sink.URL(), Lease: "3s",
 		More: "[log]\nlevel = \"warn\"\n" + more,
 	})
+	w.s = w.fronts[0]
 	token, err := w.s.Token(t.Context(), "storm")
 	if err != nil {
 		t.Fatal(err)
@@ -204,6 +212,14 @@ func final(err error) bool {
 	return ok && rpc.Code != load.InternalError
 }
 
+// front is the server that a sender writes to. Senders of each protocol write to each server.
+func (w *storm) front(sender int) *server {
+	if len(w.fronts) == 1 { // a test may have put another one in its place
+		return w.s
+	}
+	return w.fronts[sender/3%len(w.fronts)]
+}
+
 func (w *storm) mention(sender int) func(string) (string, func() error) {
 	person := w.community.Persons[sender%len(w.community.Persons)]
 	actor := w.s.Actor("echo")
@@ -214,6 +230,8 @@ func (w *storm) mention(sender int) func(string) (string, func() error) {
 			if err != nil {
 				return err
 			}
+			request.Host = request.URL.Host
+			request.URL.Host = w.front(sender).Settings.HTTP
 			return post202(w.client, request)
 		}
 	}
@@ -252,7 +270,7 @@ func (w *storm) mail(sender int) func(string) (string, func() error) {
 				return err
 			}
 			if connection == nil {
-				if connection, err = load.DialMail(w.s.Settings.SMTP); err != nil {
+				if connection, err = load.DialMail(w.front(sender).Settings.SMTP); err != nil {
 					failed := err
 					connection, err = nil, nil
 					return failed
@@ -270,11 +288,13 @@ func (w *storm) mail(sender int) func(string) (string, func() error) {
 
 func (w *storm) task(sender int) func(string) (string, func() error) {
 	immediate := sender%2 == 0
+	peer := w.peer
+	peer.URL = "http://" + w.front(sender).Settings.HTTP + "/a2a/echo"
 	return func(key string) (string, func() error) {
 		id := "message-" + key
 		body := load.SendBody(id, "hello from "+key, immediate)
 		return id, func() error {
-			task, err := w.peer.Send(context.Background(), body)
+			task, err := peer.Send(context.Background(), body)
 			if err != nil {
 				return err
 			}

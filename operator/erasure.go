@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -140,7 +141,7 @@ func (e Erasures) Run(ctx context.Context, every time.Duration, failed func(erro
 
 // Work goes on with the erasures that are not done, until they are or wait for something. Of several callers one works.
 func (e Erasures) Work(ctx context.Context) error {
-	open, err := e.store.OpenErasures(ctx)
+	open, err := e.store.OpenErasures(ctx, "")
 	if err != nil || len(open) == 0 {
 		return err
 	}
@@ -154,12 +155,16 @@ func (e Erasures) Work(ctx context.Context) error {
 		_, _ = e.store.State().Swap(again, erasureSpace, erasureLease, mine, mine, time.Now()) // else it ends by itself
 	}()
 
-	for _, one := range open {
-		if err := e.advance(ctx, one.Receipt.ID, mine); err != nil {
-			return fmt.Errorf("erasure %s: %w", one.Receipt.ID, err)
+	var failures []error
+	for err == nil && len(open) > 0 { // one that waits or fails does not keep the others
+		for _, one := range open {
+			if err := e.advance(ctx, one.Receipt.ID, mine); err != nil {
+				failures = append(failures, fmt.Errorf("erasure %s: %w", one.Receipt.ID, err))
+			}
 		}
+		open, err = e.store.OpenErasures(ctx, open[len(open)-1].Receipt.ID)
 	}
-	return nil
+	return errors.Join(append(failures, err)...)
 }
 
 // advance does stage after stage, until one waits.

@@ -75,8 +75,9 @@ type Store interface {
 	DemandOfTurn(ctx context.Context, turnID string) (policypart.Issuance, bool, error)
 	// Approvals lists demands that an approver decides and not their asker, newest first.
 	Approvals(ctx context.Context, filter exchange.ApprovalFilter) ([]policypart.Issuance, error)
-	// DueDemands returns at most limit demands that are issued and past their time, or claimed and two minutes past it.
-	DueDemands(ctx context.Context, now time.Time, limit int) ([]policypart.Issuance, error)
+	// DueDemands returns at most limit demands that are issued and past their time, or claimed and two minutes past it: the longest overdue
+	// first, and only those after the given one in this order.
+	DueDemands(ctx context.Context, now time.Time, after policypart.Issuance, limit int) ([]policypart.Issuance, error)
 	// ClaimDemand moves a demand from issued to claimed with one conditional update; false = it was not issued any more,
 	// or it is past its time. The same transaction remembers the payment, named by facilitator.Payment.Key (empty = none),
 	// until the demand ends unmet; fault.Conflict when another demand has it, then nothing is claimed.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -287,14 +288,23 @@ func TestExpiredIsToldOnceByAnyNumberOfNodes(t *testing.T) {
 	})
 }
 
-func TestSweepingGoesOnPastATroubledDemand(t *testing.T) {
+// TestTroubledDemandsDoNotKeepOthersOpen: demands that cannot be ended, as many as they are, and demands of several batches behind them.
+func TestTroubledDemandsDoNotKeepOthersOpen(t *testing.T) {
 	b := setup(t)
-	for n := range 2*sweepBatch + 1 {
-		b.park(t, turnOf(string(rune('A'+n)), "alice"), consent())
+	const troubled, others = 1001, 2*sweepBatch + 1
+	b.rows.troubled = map[string]bool{}
+	for n := range troubled + others {
+		id := strconv.Itoa(n)
+		b.rows.troubled[id] = n < troubled
+		b.park(t, turnOf(id, "alice"), consent())
+		b.clock = b.clock.Add(time.Millisecond)
 	}
+
 	b.clock = b.clock.Add(25 * time.Hour)
-	if err := b.sweep(t.Context()); err != nil || len(b.rows.endings) != 2*sweepBatch+1 {
-		t.Errorf("%v, %d ended", err, len(b.rows.endings))
+	for range 2 { // those that are left are tried again
+		if err := b.sweep(t.Context()); err != nil || len(b.rows.endings) != others {
+			t.Errorf("%v, %d ended", err, len(b.rows.endings))
+		}
 	}
 }
 

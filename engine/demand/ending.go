@@ -304,26 +304,30 @@ func (e *expiry) Run(ctx context.Context) error {
 	}
 }
 
-// sweep ends what is due now. A batch of which nothing could be ended is left for the next time.
+// sweep ends what is due now. A demand that cannot be ended is left for the next time and does not keep later ones.
 func (e *expiry) sweep(ctx context.Context) error {
+	now := e.now()
+	var last policypart.Issuance
 	for range sweepRounds {
-		due, err := e.store.DueDemands(ctx, e.now(), sweepBatch)
+		due, err := e.store.DueDemands(ctx, now, last, sweepBatch)
 		if err != nil {
 			return err
 		}
 
-		done := 0
 		for _, issuance := range due {
-			if err := e.end(ctx, issuance); err != nil {
-				e.log.WarnContext(ctx, "expired demand cannot be ended", "demand", issuance.ID, "error", err)
-				continue
+			err := e.end(ctx, issuance)
+			if fault.Is(err, fault.Unavailable) { // the database is the cause, not the demand
+				return err
 			}
-			done++
+			if err != nil {
+				e.log.WarnContext(ctx, "expired demand cannot be ended", "demand", issuance.ID, "error", err)
+			}
 		}
 
-		if len(due) < sweepBatch || done == 0 {
+		if len(due) < sweepBatch {
 			return ctx.Err()
 		}
+		last = due[len(due)-1]
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package demand
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,7 +44,8 @@ type rowStore struct {
 	queries int
 	broken  error // given by every method while it is set
 
-	afterEdit func() // what another node does just after an edit was stored
+	troubled  map[string]bool // turns that cannot be moved
+	afterEdit func()          // what another node does just after an edit was stored
 }
 
 func (s *rowStore) enter() (leave func(), err error) {
@@ -97,18 +99,21 @@ func (s *rowStore) Approvals(_ context.Context, filter exchange.ApprovalFilter) 
 	return list, err
 }
 
-func (s *rowStore) DueDemands(_ context.Context, now time.Time, limit int) (due []policypart.Issuance, err error) {
+func (s *rowStore) DueDemands(_ context.Context, now time.Time, after policypart.Issuance, limit int) (due []policypart.Issuance, err error) {
 	leave, err := s.enter()
 	defer leave()
-	for _, id := range slices.Sorted(maps.Keys(s.demands)) {
-		i := s.demands[id]
+	order := func(a, b policypart.Issuance) int {
+		return cmp.Or(a.ExpiresAt.Compare(b.ExpiresAt), cmp.Compare(a.ID, b.ID))
+	}
+	for _, i := range s.demands {
 		overdue := i.Status == policypart.StatusIssued && !now.Before(i.ExpiresAt) ||
 			i.Status == policypart.StatusClaimed && !now.Before(i.ExpiresAt.Add(2*time.Minute))
-		if overdue && len(due) < limit {
+		if overdue && order(i, after) > 0 {
 			due = append(due, i)
 		}
 	}
-	return due, err
+	slices.SortFunc(due, order)
+	return due[:min(limit, len(due))], err
 }
 
 func (s *rowStore) ClaimDemand(_ context.Context, id, payment string, notes json.RawMessage, now time.Time) (bool, error) {
@@ -195,6 +200,9 @@ func (s *rowStore) Settle(_ context.Context, endings ...Ending) error {
 	leave, err := s.enter()
 	defer leave()
 	for _, e := range endings {
+		if s.troubled[e.Issuance.TurnID] {
+			return errors.New("the turn's row is damaged")
+		}
 		movesTurn := e.Resume || e.Response != nil
 		if !slices.Contains(e.From, s.demands[e.Issuance.ID].Status) || movesTurn && !s.waiting[e.Issuance.TurnID] {
 			return fault.New(fault.Conflict, "not open any more")

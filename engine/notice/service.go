@@ -470,15 +470,21 @@ func (s *Service) tell(ctx context.Context, tx Tx, notice exchange.Notice, setti
 	}
 
 	for _, way := range notice.Ways {
-		payload, err := json.Marshal(wayJob{way.ID})
+		job, err := WayJob(way.ID)
 		if err != nil {
 			return err
 		}
-		if err := tx.Enqueue(ctx, queue.NewJob{ID: newID(), Kind: JobKind, Payload: string(payload)}); err != nil {
+		if err := tx.Enqueue(ctx, job); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// WayJob is the job that brings a notice on its way to one address; its id is the way's.
+func WayJob(way string) (queue.NewJob, error) {
+	payload, err := json.Marshal(wayJob{way})
+	return queue.NewJob{ID: way, Kind: JobKind, Payload: string(payload)}, err
 }
 
 // Test stores a notice to every address and returns its id. fault.Conflict when there is no address.

@@ -220,9 +220,14 @@ func called(ctx context.Context, tx Tx, d exchange.Dispatch) error {
 		return err
 	}
 
-	return tx.Enqueue(ctx, queue.NewJob{
+	return tx.Enqueue(ctx, DispatchJob(d))
+}
+
+// DispatchJob is the job that makes a call; its id is the call's.
+func DispatchJob(d exchange.Dispatch) queue.NewJob {
+	return queue.NewJob{
 		ID: d.ID, Kind: DispatchKind, Partition: DispatchKind + " " + d.ThreadID, Payload: d.ID, Group: d.Agent, Member: d.To,
-	})
+	}
 }
 
 // lastNumber counts what the turn has asked so far; errTooMany when the new calls are over a bound.

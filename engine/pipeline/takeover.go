@@ -47,10 +47,10 @@ type TakeoverReader interface {
 	Takeover(ctx context.Context, agent, threadID string) (exchange.Takeover, bool, error)
 	// WaitingForOperator returns turns of a conversation that wait for an operator, oldest first.
 	WaitingForOperator(ctx context.Context, agent, threadID string, limit int) ([]string, error)
-	// IdleTakeovers returns open takeovers in which no operator did anything since the instant.
-	IdleTakeovers(ctx context.Context, before time.Time, limit int) ([]exchange.Takeover, error)
-	// LeftBehind returns turns that wait for an operator although no one has their conversation.
-	LeftBehind(ctx context.Context, limit int) ([]LeftBehind, error)
+	// IdleTakeovers returns open takeovers in which no operator did anything since the instant, in order of their ids, after the given one.
+	IdleTakeovers(ctx context.Context, before time.Time, after string, limit int) ([]exchange.Takeover, error)
+	// LeftBehind returns turns that wait for an operator although no one has their conversation, in order of their ids, after the given one.
+	LeftBehind(ctx context.Context, after string, limit int) ([]LeftBehind, error)
 	// Reply returns a reply with its native id; fault.NotFound when there is none.
 	Reply(ctx context.Context, id string) (exchange.Reply, string, error)
 }
@@ -319,34 +319,53 @@ func (s *takeovers) EndTakeovers(ctx context.Context, idle func() time.Duration)
 	}
 }
 
-// EndTakeoversNow is one round of EndTakeovers.
+// EndTakeoversNow is one round of EndTakeovers. A conversation that cannot be handed back does not keep the others.
 func (s *takeovers) EndTakeoversNow(ctx context.Context, idle time.Duration) error {
-	left, err := s.options.Store.LeftBehind(ctx, handBackPage)
-	if err != nil {
-		return err
-	}
-	for _, one := range left {
-		if err := s.release(ctx, one.TurnID, byServer, one.Dropped); err != nil {
-			return err
+	err := eachPage(func(after string) (next string, err error) {
+		left, err := s.options.Store.LeftBehind(ctx, after, handBackPage)
+		for _, one := range left {
+			next, err = one.TurnID, errors.Join(err, s.release(ctx, one.TurnID, byServer, one.Dropped))
 		}
-	}
+		return next, err
+	})
 	if idle <= 0 {
-		return nil
+		return err
 	}
 
-	old, err := s.options.Store.IdleTakeovers(ctx, time.Now().Add(-idle), handBackPage)
-	if err != nil {
-		return err
-	}
-	for _, one := range old {
-		_, err := s.HandBack(ctx, one.Agent, one.ThreadID, byServer, HandBack{Force: true})
-		if err != nil && !fault.Is(err, fault.NotFound) {
-			return err
+	before := time.Now().Add(-idle)
+	return errors.Join(err, eachPage(func(after string) (next string, err error) {
+		old, err := s.options.Store.IdleTakeovers(ctx, before, after, handBackPage)
+		for _, one := range old {
+			next, err = one.ID, errors.Join(err, s.handBackIdle(ctx, one))
 		}
-		s.options.Logger.WarnContext(ctx, "a conversation is handed back to its agent, because no operator did anything in it for too long",
-			"agent", one.Agent, "thread", clip.Bytes(one.ThreadID, maxLogged), "holder", one.Holder)
+		return next, err
+	}))
+}
+
+// eachPage does page after page until one is empty: work returns the id of its last row, after which the next one begins. A database that is
+// down ends it.
+func eachPage(work func(after string) (next string, err error)) error {
+	var failures []error
+	for after := ""; ; {
+		next, err := work(after)
+		failures = append(failures, err)
+		if next == "" || fault.Is(err, fault.Unavailable) {
+			return errors.Join(failures...)
+		}
+		after = next
 	}
-	return nil
+}
+
+func (s *takeovers) handBackIdle(ctx context.Context, idle exchange.Takeover) error {
+	_, err := s.HandBack(ctx, idle.Agent, idle.ThreadID, byServer, HandBack{Force: true})
+	if fault.Is(err, fault.NotFound) { // another node did
+		return nil
+	}
+	if err == nil {
+		s.options.Logger.WarnContext(ctx, "a conversation is handed back to its agent, because no operator did anything in it for too long",
+			"agent", idle.Agent, "thread", clip.Bytes(idle.ThreadID, maxLogged), "holder", idle.Holder)
+	}
+	return err
 }
 
 // OperatorAnswer is what an operator writes as an agent.
@@ -526,6 +545,14 @@ func writtenJob(turn exchange.TurnRecord) queue.NewJob {
 	again := resumedJob(turn)
 	again.Group = writtenGroup
 	return again
+}
+
+// NextJob is the next run of a turn, behind what arrived in its thread meanwhile.
+func NextJob(turn exchange.TurnRecord) queue.NewJob {
+	if turn.Written != nil && len(turn.Written.Parts) > 0 {
+		return writtenJob(turn)
+	}
+	return resumedJob(turn)
 }
 
 // sendWritten ends a turn with the answer that an operator wrote.

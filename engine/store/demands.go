@@ -215,7 +215,7 @@ const (
 
 	// A claimed demand gets the time that its settlement may take.
 	dueDemands = selectDemand + `WHERE ` + openStatus + ` AND expires_at <= $1
-		AND (status = 'issued' OR expires_at <= $2) ORDER BY expires_at, id LIMIT $3 + 0`
+		AND (status = 'issued' OR expires_at <= $2) AND (expires_at, id) > ($4, $5) ORDER BY expires_at, id LIMIT $3 + 0`
 )
 
 // claimGrace is how long after its expiry a claimed demand may still be settled.
@@ -259,10 +259,10 @@ func (s demandStore) demand(ctx context.Context, query, key string) (policypart.
 }
 
 // DueDemands returns open demands past their expiry, the longest overdue first, at most 500: issued ones at once, claimed
-// ones two minutes later.
-func (s demandStore) DueDemands(ctx context.Context, now time.Time, limit int) ([]policypart.Issuance, error) {
+// ones two minutes later. They come after the given one in this order.
+func (s demandStore) DueDemands(ctx context.Context, now time.Time, after policypart.Issuance, limit int) ([]policypart.Issuance, error) {
 	now = s.stored(now)
-	return s.demands(ctx, dueDemands, micros(now), micros(now.Add(-claimGrace)), pageSize(limit))
+	return s.demands(ctx, dueDemands, micros(now), micros(now.Add(-claimGrace)), pageSize(limit), micros(after.ExpiresAt), after.ID)
 }
 
 func (s demandStore) demands(ctx context.Context, query string, arguments ...any) ([]policypart.Issuance, error) {

@@ -153,9 +153,9 @@ func (s personEraser) Erasure(ctx context.Context, id string) (e Erasure, err er
 	return e, err
 }
 
-// OpenErasures returns those that are not done, oldest first, at most 100.
-func (s personEraser) OpenErasures(ctx context.Context) (open []Erasure, err error) {
-	err = s.engine.Reader().Each(ctx, `SELECT `+erasureColumns+` WHERE ended_at = 0 ORDER BY id LIMIT 100`, nil, func(r row) error {
+// OpenErasures returns those that are not done, with ids after the given one, oldest first, at most 100.
+func (s personEraser) OpenErasures(ctx context.Context, after string) (open []Erasure, err error) {
+	err = s.engine.Reader().Each(ctx, `SELECT `+erasureColumns+` WHERE ended_at = 0 AND id > $1 ORDER BY id LIMIT 100`, []any{after}, func(r row) error {
 		e, err := scanErasure(r)
 		open = append(open, e)
 		return err

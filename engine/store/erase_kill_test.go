@@ -40,7 +40,7 @@ func EraseUntilKilled(url string) {
 // eraseOpen does the erasures that are open. A portion that another process has done meanwhile, such as one that was killed, is looked at again.
 func eraseOpen(ctx context.Context, s *Store) error {
 	for {
-		open, err := s.OpenErasures(ctx)
+		open, err := s.OpenErasures(ctx, "")
 		if err != nil || len(open) == 0 {
 			return err
 		}

@@ -324,10 +324,6 @@ func (s noticeStore) notices(ctx context.Context, which string, arguments ...any
 // noticeAge is how long it is on record what was told.
 const noticeAge = 90 * 24 * time.Hour
 
-const sweepNotices = `DELETE FROM notices WHERE created_at <= $1 AND id IN (SELECT id FROM notices ORDER BY id LIMIT $2 + 0)`
-
 // A node that is gone had names of its own.
 const sweepNoticeConditions = `DELETE FROM notice_conditions WHERE (kind, subject) IN (SELECT kind, subject FROM notice_conditions
 	WHERE state = '` + exchange.ConditionClosed + `' AND ended_at <= $1 LIMIT $2 + 0)`
-
-const sweepNoticeWays = `DELETE FROM notice_ways WHERE updated_at <= $1 AND id IN (SELECT id FROM notice_ways ORDER BY id LIMIT $2 + 0)`

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 
 	"inbox/engine/pipeline"
 	"inbox/exchange"
+	"inbox/internal/fault"
 	"inbox/internal/ordered"
 )
 
@@ -31,7 +33,7 @@ const (
 
 	insertUnanswered = `INSERT INTO unanswered (turn_id, account, bytes, ends_at) VALUES ($1, $2, $3, $4)`
 	deleteUnanswered = `DELETE FROM unanswered WHERE turn_id = $1 RETURNING account, bytes`
-	selectEnded      = `SELECT turn_id FROM unanswered WHERE ends_at <= $1 ORDER BY ends_at, turn_id LIMIT $2 + 0`
+	selectEnded      = `SELECT turn_id, ends_at FROM unanswered WHERE ends_at <= $1 AND (ends_at, turn_id) > ($3, $4) ORDER BY ends_at, turn_id LIMIT $2 + 0`
 )
 
 // HasRoom reports whether an unanswered message fits into the quotas; see pipeline.UnansweredTx.
@@ -150,33 +152,43 @@ const (
 )
 
 // sweepUnanswered erases the content of unanswered messages whose time is over. The rows stay, with their reasons; those
-// that were held are refused.
+// that were held are refused. A message that cannot be erased does not keep the others.
 func (s quotaStore) sweepUnanswered(ctx context.Context, now time.Time) error {
+	var failures []error
+	after, last := int64(0), ""
 	for range maxBatches {
 		var ended []string
-		err := s.engine.Reader().Each(ctx, selectEnded, []any{micros(now), int64(maxExpired)}, func(r row) error {
-			var id string
-			err := r.Scan(&id)
-			ended = append(ended, id)
+		err := s.engine.Reader().Each(ctx, selectEnded, []any{micros(now), int64(maxExpired), after, last}, func(r row) error {
+			err := r.Scan(&last, &after)
+			ended = append(ended, last)
 			return err
 		})
 		if err != nil || len(ended) == 0 {
-			return err
+			return errors.Join(append(failures, err)...)
 		}
 
-		err = s.InTx(ctx, func(tx *Tx) error {
-			for _, id := range ended {
-				if err := expireUnanswered(ctx, tx, id, now); err != nil {
-					return fmt.Errorf("expire message %s: %w", id, err)
-				}
-			}
-			return nil
-		})
+		err = s.expireAll(ctx, ended, now)
+		if fault.Is(err, fault.Unavailable) {
+			return errors.Join(append(failures, err)...)
+		}
 		if err != nil {
-			return err
+			for _, id := range ended {
+				failures = append(failures, s.expireAll(ctx, []string{id}, now))
+			}
 		}
 	}
-	return nil
+	return errors.Join(failures...)
+}
+
+func (s quotaStore) expireAll(ctx context.Context, ids []string, now time.Time) error {
+	return s.InTx(ctx, func(tx *Tx) error {
+		for _, id := range ids {
+			if err := expireUnanswered(ctx, tx, id, now); err != nil {
+				return fmt.Errorf("expire message %s: %w", id, err)
+			}
+		}
+		return nil
+	})
 }
 
 // expireUnanswered takes the row of the turn before that of its room, as those do that let a message in.

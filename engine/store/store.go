@@ -172,6 +172,7 @@ type shared struct {
 
 	earlierTurns, earlierCalls existence // of conversations from before ids were made of names
 	stranded                   strandedCheck
+	lost                       lostCheck
 }
 
 // Topics of the same database, for the steps of one that are another's.
@@ -187,6 +188,7 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	for _, outcome := range []string{"committed", "undone", "failed", "unknown"} {
 		transactionSeconds.WithLabelValues(outcome) // from 0 on, so that an alert sees the first one
 	}
+	countLostFromZero()
 
 	options = options.withDefaults()
 	opened, err := database.Open(ctx, options.Database())
@@ -197,7 +199,7 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	background, cancel := context.WithCancel(context.Background())
 	s := newStore(&shared{
 		storeClock: &storeClock{local: options.Now}, engine: opened, dialect: dialects[opened.Kind()], options: options, probe: rand.Text(), cancel: cancel,
-		words: make(chan struct{}, 1), tuning: defaultTuning,
+		words: make(chan struct{}, 1), tuning: defaultTuning, lost: lostCheck{after: map[*rowsWithJob]string{}},
 	})
 	if err := s.setClock(ctx); err != nil {
 		cancel()

@@ -2,10 +2,13 @@ package store
 
 import (
 	"context"
+	"errors"
 	"regexp"
+	"slices"
 	"time"
 
 	"inbox/exchange"
+	"inbox/internal/fault"
 )
 
 // sweeper removes rows that have ended.
@@ -43,8 +46,19 @@ const (
 const sweepDocuments = `DELETE FROM documents WHERE (namespace, key) IN (SELECT namespace, key FROM documents
 	WHERE expires_at > 0 AND expires_at <= $1 LIMIT $2 + 0)`
 
-// Records are written in the order of their ids, so that old ones are found at the beginning without an index on at.
-const sweepOldAudit = `DELETE FROM audit WHERE at <= $1 AND id IN (SELECT id FROM audit ORDER BY id LIMIT $2 + 0)`
+// sweepByAge removes rows that were written before $1 from a table without an index of the time. The oldest ids are looked at, and those made
+// before then (idBefore, as $3): a clock that was wrong may have made ids of another time, and rows that stay must not be in the way of others.
+func sweepByAge(table, at string) string {
+	return `DELETE FROM ` + table + ` WHERE id IN (
+		SELECT id FROM (SELECT id, ` + at + ` FROM ` + table + ` ORDER BY id LIMIT $2 + 0) AS oldest WHERE ` + at + ` <= $1
+		UNION ALL SELECT id FROM (SELECT id FROM ` + table + ` WHERE id < $3 AND ` + at + ` <= $1 ORDER BY id LIMIT $2 + 0) AS early)`
+}
+
+var (
+	sweepOldAudit   = sweepByAge("audit", "at")
+	sweepNotices    = sweepByAge("notices", "created_at")
+	sweepNoticeWays = sweepByAge("notice_ways", "updated_at")
+)
 
 const sweepExcessAudit = `DELETE FROM audit WHERE id IN (SELECT id FROM audit
 	WHERE id <= (SELECT id FROM audit ORDER BY id DESC LIMIT 1 OFFSET $1 + 0) ORDER BY id LIMIT $2 + 0)`
@@ -81,7 +95,7 @@ func (s sweeper) sweep(ctx context.Context, every time.Duration) {
 }
 
 // sweepOnce removes ended documents, which readers do not see anyway, what ended of tools, tasks, demands and calls, and
-// audit records that are too old or beyond the newest keep.
+// audit records that are too old or beyond the newest keep. A kind whose rows cannot be removed does not keep the others.
 func (s sweeper) sweepOnce(ctx context.Context, keep int64) error {
 	ceilings := s.options.Ceilings()
 	// since is the instant before which rows of a kind end; for ever: 0, before all of them.
@@ -91,44 +105,40 @@ func (s sweeper) sweepOnce(ctx context.Context, keep int64) error {
 		}
 		return micros(s.now().Add(-ceilings[kind]))
 	}
+	oldNotice := s.now().Add(-noticeAge)
 
-	for _, step := range []struct {
-		query string
-		bound any
+	var steps []func() error
+	for _, one := range []struct {
+		query  string
+		bounds []any // the first and, after the size of a batch, the others
 	}{
-		{sweepDocuments, s.nowMicros()},
-		{sweepOldAudit, since(RetainAudit)},
-		{sweepExcessAudit, keep},
-		{sweepToolRequests, since(RetainTools)},
-		{sweepWatches, micros(s.now().Add(-exchange.WatchLife))},
-		{sweepRunNotes, micros(s.now().Add(-runNoteAge))},
-		{sweepPayments, micros(s.now().Add(-paymentAge))},
-		{sweepConditions, micros(s.now().Add(-conditionAge))},
-		{sweepRemovedEntries, micros(s.now().Add(-removedAge))},
-		{sweepCounters, s.nowMicros()},
-		{sweepFailures, micros(s.now().Add(-failureAge))},
-		{sweepBridgeItems, micros(s.now().Add(-ackedAge))},
-		{sweepNoticeWays, micros(s.now().Add(-noticeAge))},
-		{sweepNotices, micros(s.now().Add(-noticeAge))},
-		{sweepNoticeConditions, micros(s.now().Add(-noticeAge))},
-		{sweepConsoleSessions, s.nowMicros()},
-		{sweepTakeovers, micros(s.now().Add(-takeoverAge))},
-		{sweepReadMarks, firstID(s.now().Add(-unreadFor))},
+		{sweepDocuments, []any{s.nowMicros()}},
+		{sweepOldAudit, []any{since(RetainAudit), idBefore(instant(since(RetainAudit)))}},
+		{sweepExcessAudit, []any{keep}},
+		{sweepToolRequests, []any{since(RetainTools)}},
+		{sweepWatches, []any{micros(s.now().Add(-exchange.WatchLife))}},
+		{sweepRunNotes, []any{micros(s.now().Add(-runNoteAge))}},
+		{sweepPayments, []any{micros(s.now().Add(-paymentAge))}},
+		{sweepConditions, []any{micros(s.now().Add(-conditionAge))}},
+		{sweepRemovedEntries, []any{micros(s.now().Add(-removedAge))}},
+		{sweepCounters, []any{s.nowMicros()}},
+		{sweepFailures, []any{micros(s.now().Add(-failureAge))}},
+		{sweepBridgeItems, []any{micros(s.now().Add(-ackedAge))}},
+		{sweepNoticeWays, []any{micros(oldNotice), idBefore(oldNotice)}},
+		{sweepNotices, []any{micros(oldNotice), idBefore(oldNotice)}},
+		{sweepNoticeConditions, []any{micros(oldNotice)}},
+		{sweepConsoleSessions, []any{s.nowMicros()}},
+		{sweepTakeovers, []any{micros(s.now().Add(-takeoverAge))}},
+		{sweepReadMarks, []any{firstID(s.now().Add(-unreadFor))}},
 	} {
-		if err := s.sweepBatches(ctx, step.query, step.bound); err != nil {
-			return err
-		}
+		steps = append(steps, func() error { return s.sweepBatches(ctx, one.query, one.bounds...) })
 	}
 
-	if err := s.quotas().sweepUnanswered(ctx, s.now()); err != nil {
-		return err
-	}
-	if err := uploadStore(s).sweepUploads(ctx, s.now().Add(-uploadAge)); err != nil {
-		return err
-	}
-	if err := mailStore(s).sweepMail(ctx, ceilings, s.now()); err != nil {
-		return err
-	}
+	steps = append(steps,
+		func() error { return s.quotas().sweepUnanswered(ctx, s.now()) },
+		func() error { return uploadStore(s).sweepUploads(ctx, s.now().Add(-uploadAge)) },
+		func() error { return mailStore(s).sweepMail(ctx, ceilings, s.now()) },
+	)
 	for _, rows := range []struct {
 		kind  string
 		sweep func(before time.Time) error
@@ -137,21 +147,28 @@ func (s sweeper) sweepOnce(ctx context.Context, keep int64) error {
 		{RetainDemands, func(before time.Time) error { return s.sweepEnded(ctx, endedDemands, before) }},
 		{RetainDispatches, func(before time.Time) error { return s.sweepEnded(ctx, endedDispatches, before) }},
 	} {
-		if ceilings[rows.kind] == 0 {
-			continue
-		}
-		if err := rows.sweep(s.now().Add(-ceilings[rows.kind])); err != nil {
-			return err
+		if ceilings[rows.kind] > 0 {
+			steps = append(steps, func() error { return rows.sweep(s.now().Add(-ceilings[rows.kind])) })
 		}
 	}
-	return nil
+
+	var failures []error
+	for _, step := range steps {
+		err := step()
+		failures = append(failures, err)
+		if fault.Is(err, fault.Unavailable) { // of the other kinds, too
+			break
+		}
+	}
+	return errors.Join(failures...)
 }
 
-func (s sweeper) sweepBatches(ctx context.Context, query string, bound any) error {
+func (s sweeper) sweepBatches(ctx context.Context, query string, bounds ...any) error {
+	arguments := slices.Insert(slices.Clone(bounds), 1, any(int64(maxSwept)))
 	for range maxBatches {
 		var removed int64
 		err := s.InTx(ctx, func(tx *Tx) (err error) {
-			removed, err = tx.sql.Change(ctx, query, bound, int64(maxSwept))
+			removed, err = tx.sql.Change(ctx, query, arguments...)
 			return err
 		})
 		if err != nil || removed < maxSwept {
@@ -161,8 +178,7 @@ func (s sweeper) sweepBatches(ctx context.Context, query string, bound any) erro
 	return nil
 }
 
-// ended are rows that go with what they refer to. Their ids begin with their time, so old ones are found at the beginning
-// without an index on updated_at.
+// ended are rows that go with what they refer to.
 type ended struct{ table, turn, done, text string }
 
 var (
@@ -178,10 +194,22 @@ var contentDigest = regexp.MustCompile(`"digest":"([0-9a-f]{64})"`)
 // sweepEnded removes rows that ended before the instant.
 func (s sweeper) sweepEnded(ctx context.Context, rows ended, before time.Time) error {
 	for range maxBatches {
-		var removed int64
+		var removed int
 		err := s.InTx(ctx, func(tx *Tx) (err error) {
-			removed, err = removeEnded(ctx, tx, rows, before)
-			return err
+			texts := mustColumn(ctx, tx.sql, &err, removeEnded(rows), micros(before), int64(maxSwept))
+			if err != nil {
+				return err
+			}
+
+			removed = len(texts)
+			for _, text := range texts {
+				for _, found := range contentDigest.FindAllStringSubmatch(text, -1) {
+					if err := tx.discard(ctx, found[1]); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
 		})
 		if err != nil || removed < maxSwept {
 			return err
@@ -190,27 +218,8 @@ func (s sweeper) sweepEnded(ctx context.Context, rows ended, before time.Time) e
 	return nil
 }
 
-// removeEnded runs the same condition in both statements: nothing that is older than the instant can end meanwhile.
-func removeEnded(ctx context.Context, tx *Tx, rows ended, before time.Time) (removed int64, err error) {
-	which := ` FROM ` + rows.table + ` WHERE ` + rows.done + ` AND updated_at <= $1
-		AND id IN (SELECT id FROM ` + rows.table + ` ORDER BY id LIMIT $2 + 0)`
-	arguments := []any{micros(before), int64(maxSwept)}
-	var digests []string
-	err = tx.sql.Each(ctx, `SELECT `+rows.text+which, arguments, func(r row) error {
-		var text string
-		err := r.Scan(&text)
-		for _, found := range contentDigest.FindAllStringSubmatch(text, -1) {
-			digests = append(digests, found[1])
-		}
-		return err
-	})
-	if err != nil {
-		return 0, err
-	}
-
-	if err := tx.discard(ctx, digests...); err != nil {
-		return 0, err
-	}
-
-	return tx.sql.Change(ctx, `DELETE`+which, arguments...)
+// removeEnded returns the texts of what it removes. It reads the index of ended rows, such as demands_ended.
+func removeEnded(rows ended) string {
+	return `DELETE FROM ` + rows.table + ` WHERE id IN (SELECT id FROM ` + rows.table + ` WHERE ` + rows.done + ` AND updated_at <= $1
+		ORDER BY updated_at, id LIMIT $2 + 0) RETURNING ` + rows.text
 }

@@ -1,17 +1,21 @@
 package store
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
+	"inbox/engine/pipeline"
 	"inbox/engine/store/storetest"
 	"inbox/exchange"
 	"inbox/internal/fault"
@@ -96,6 +100,165 @@ func TestEndedDemandsAndCallsGo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRowsThatStayAreNotInTheWay: rows that are older than the end of their kind and do not end, as many as they are, do not keep later ones.
+func TestRowsThatStayAreNotInTheWay(t *testing.T) {
+	const staying = maxSwept + 1
+	ended := time.Now().Add(-500 * 24 * time.Hour)
+	kinds := map[string]struct {
+		count  string // of the rows that end
+		insert func(ctx context.Context, tx *Tx, id string, at time.Time, ends bool) error
+	}{
+		"demands": {`SELECT COUNT(*) FROM demands WHERE status = 'resolved'`, func(ctx context.Context, tx *Tx, id string, at time.Time, ends bool) error {
+			status := map[bool]string{true: policypart.StatusResolved, false: policypart.StatusIssued}[ends]
+			return tx.InsertDemand(ctx, policypart.Issuance{ID: id, StateHash: id, TurnID: id, Agent: "echo", Status: status, IssuedAt: at, ExpiresAt: at, UpdatedAt: at})
+		}},
+		"calls": {`SELECT COUNT(*) FROM dispatches WHERE state = 'done'`, func(ctx context.Context, tx *Tx, id string, at time.Time, ends bool) error {
+			state := map[bool]string{true: exchange.DispatchDone, false: exchange.DispatchPending}[ends]
+			return tx.InsertDispatch(ctx, exchange.Dispatch{ID: id, TurnID: id, State: state, CreatedAt: at, UpdatedAt: at})
+		}},
+		"records": {`SELECT COUNT(*) FROM audit WHERE detail = 'true'`, func(ctx context.Context, tx *Tx, id string, at time.Time, ends bool) error {
+			if !ends { // such as one whose id another node made long before
+				at = time.Now()
+			}
+			return tx.Audit(ctx, exchange.AuditRecord{ID: id, At: at, Code: "test", Detail: strconv.FormatBool(ends)})
+		}},
+		"notices": {`SELECT COUNT(*) FROM notices WHERE title = 'true'`, func(ctx context.Context, tx *Tx, id string, at time.Time, ends bool) error {
+			if !ends {
+				at = time.Now()
+			}
+			return tx.InsertNotice(ctx, exchange.Notice{ID: id, Title: strconv.FormatBool(ends), CreatedAt: at, Ways: []exchange.NoticeWay{
+				{ID: id, NoticeID: id, Address: strconv.FormatBool(ends), State: exchange.NoticeSent, UpdatedAt: at},
+			}})
+		}},
+		"ways of notices": {`SELECT COUNT(*) FROM notice_ways WHERE address = 'true'`, nil},
+		"unanswered messages": {`SELECT COUNT(*) FROM unanswered WHERE turn_id > '~'`, func(ctx context.Context, tx *Tx, id string, at time.Time, ends bool) error {
+			if ends {
+				id = "~" + id
+			} else if err := insertDamaged(ctx, tx, id); err != nil {
+				return err
+			}
+			return tx.sql.Do(ctx, insertUnanswered, id, "", int64(1), micros(at))
+		}},
+	}
+
+	databases(t, func(t *testing.T, open func(t testing.TB) *Store) {
+		s := open(t)
+		err := s.InTx(t.Context(), func(tx *Tx) error {
+			for n := range staying + 1 {
+				at := ended.Add(time.Duration(n) * time.Millisecond)
+				id := idBefore(at) + newRowID()[13:]
+				for name, kind := range kinds {
+					if kind.insert == nil {
+						continue
+					}
+					if err := kind.insert(t.Context(), tx, id, at, n == staying); err != nil {
+						return fmt.Errorf("%s: %w", name, err)
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if err := s.sweepOnce(t.Context(), auditRows); err == nil || !strings.Contains(err.Error(), "expire message") {
+			t.Errorf("the damaged messages: %v", err)
+		}
+		for name, kind := range kinds {
+			var left int64
+			if _, err := first(t.Context(), s.engine.Reader(), kind.count, nil, &left); err != nil || left != 0 {
+				t.Errorf("%s: %d are left, %v", name, left, err)
+			}
+		}
+	})
+}
+
+// insertDamaged stores a refused turn whose message cannot be decoded.
+func insertDamaged(ctx context.Context, tx *Tx, id string) error {
+	turn := said(id, "peer.example "+id, "@bob@peer.example", "hello", false)
+	turn.ID, turn.State = id, exchange.StateRefused
+	if _, _, err := tx.InsertTurn(ctx, turn, pipeline.Original{Digest: strings.Repeat("a", 64), Body: []byte("hello")}); err != nil {
+		return err
+	}
+	return tx.sql.Do(ctx, `UPDATE turns SET message = '{' WHERE id = $1`, id)
+}
+
+// TestPagesOfOpenWork: erasures, takeovers and turns that wait are read page after page, so that those at the beginning, which may wait for
+// long, are not in the way of others.
+func TestPagesOfOpenWork(t *testing.T) {
+	databases(t, func(t *testing.T, open func(t testing.TB) *Store) {
+		s := open(t)
+		ctx := t.Context()
+		const rows = maxSwept + 1
+		var erasures, takeovers, turns []string
+		err := s.InTx(ctx, func(tx *Tx) error {
+			for n := range rows {
+				turn := said(strconv.Itoa(n), "peer.example ana", "@ana@peer.example", "hello", false)
+				turn.State, turn.Reason, turn.ThreadID = exchange.StateWaiting, exchange.WaitingOperator, "of no one"
+				id, takeover := newRowID(), exchange.Takeover{ID: newRowID(), Agent: "echo", ThreadID: strconv.Itoa(n), Holder: "anna", Since: time.Now(), TouchedAt: time.Now()}
+				erasures, takeovers, turns = append(erasures, id), append(takeovers, takeover.ID), append(turns, turn.ID)
+				if err := tx.sql.Do(ctx, `INSERT INTO erasures (id, stage, requested_by, requested_at, ended_at, after_id, person, receipt)
+					VALUES ($1, $2, '', 0, 0, '', '', $3)`, id, EraseStop, `{"id":"`+id+`"}`); err != nil {
+					return err
+				}
+				if _, _, err := tx.BeginTakeover(ctx, takeover); err != nil {
+					return err
+				}
+				if _, _, err := tx.InsertTurn(ctx, turn, pipeline.Original{Digest: strings.Repeat("a", 64), Body: []byte("hello")}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		for name, list := range map[string]struct {
+			want []string
+			page func(after string) (ids []string, err error)
+		}{
+			"erasures": {erasures, func(after string) (ids []string, err error) {
+				page, err := s.OpenErasures(ctx, after)
+				for _, one := range page {
+					ids = append(ids, one.Receipt.ID)
+				}
+				return ids, err
+			}},
+			"idle takeovers": {takeovers, func(after string) (ids []string, err error) {
+				page, err := s.IdleTakeovers(ctx, time.Now().Add(time.Hour), after, 100)
+				for _, one := range page {
+					ids = append(ids, one.ID)
+				}
+				return ids, err
+			}},
+			"turns without an operator": {turns, func(after string) (ids []string, err error) {
+				page, err := s.LeftBehind(ctx, after, 100)
+				for _, one := range page {
+					ids = append(ids, one.TurnID)
+				}
+				return ids, err
+			}},
+		} {
+			var read []string
+			for after := ""; ; after = read[len(read)-1] {
+				page, err := list.page(after)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(page) == 0 {
+					break
+				}
+				read = append(read, page...)
+			}
+			if !slices.Equal(read, list.want) {
+				t.Errorf("%s: %d were read, want %d", name, len(read), len(list.want))
+			}
+		}
+	})
 }
 
 // TestCeilingsAreSettings: kinds without a ceiling stay for ever, and a shorter one holds at the next sweep.

@@ -92,10 +92,10 @@ func (s takeoverStore) WaitingForOperator(ctx context.Context, agent, threadID s
 	return mustColumn(ctx, s.engine.Reader(), &err, query, hashKey(agent, threadID), int64(limit)), err
 }
 
-// IdleTakeovers returns those that are open and in which no operator did anything since the instant, oldest first.
-func (s takeoverStore) IdleTakeovers(ctx context.Context, before time.Time, limit int) (found []exchange.Takeover, err error) {
-	const query = `SELECT ` + takeoverColumns + ` FROM takeovers WHERE ended_at = 0 AND touched_at <= $1 ORDER BY id LIMIT $2 + 0`
-	err = s.engine.Reader().Each(ctx, query, []any{micros(s.stored(before)), int64(limit)}, func(r row) error {
+// IdleTakeovers returns those with ids after the given one that are open and in which no operator did anything since the instant, oldest first.
+func (s takeoverStore) IdleTakeovers(ctx context.Context, before time.Time, after string, limit int) (found []exchange.Takeover, err error) {
+	const query = `SELECT ` + takeoverColumns + ` FROM takeovers WHERE ended_at = 0 AND touched_at <= $1 AND id > $3 ORDER BY id LIMIT $2 + 0`
+	err = s.engine.Reader().Each(ctx, query, []any{micros(s.stored(before)), int64(limit), after}, func(r row) error {
 		t, err := scanTakeover(r)
 		found = append(found, t)
 		return err
@@ -104,12 +104,12 @@ func (s takeoverStore) IdleTakeovers(ctx context.Context, before time.Time, limi
 }
 
 // LeftBehind returns turns that wait for an operator although no one has their conversation, and whether the last one let what waited
-// go without an answer: a process died while it handed back.
-func (s takeoverStore) LeftBehind(ctx context.Context, limit int) (found []pipeline.LeftBehind, err error) {
+// go without an answer: a process died while it handed back. The ids of the turns are after the given one.
+func (s takeoverStore) LeftBehind(ctx context.Context, after string, limit int) (found []pipeline.LeftBehind, err error) {
 	const query = `SELECT t.id, COALESCE((SELECT e.dropped FROM takeovers e WHERE e.thread_key = t.thread_key ORDER BY e.id DESC LIMIT 1), 0)
 		FROM turns t WHERE ` + waitingOperator + ` AND NOT EXISTS (SELECT 1 FROM takeovers o WHERE o.thread_key = t.thread_key AND o.ended_at = 0)
-		ORDER BY t.id LIMIT $1 + 0`
-	err = s.engine.Reader().Each(ctx, query, []any{int64(limit)}, func(r row) error {
+		AND t.id > $2 ORDER BY t.id LIMIT $1 + 0`
+	err = s.engine.Reader().Each(ctx, query, []any{int64(limit), after}, func(r row) error {
 		var one pipeline.LeftBehind
 		var dropped int64
 		err := r.Scan(&one.TurnID, &dropped)

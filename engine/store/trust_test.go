@@ -68,6 +68,8 @@ func TestTrustPlans(t *testing.T) {
 		{"resumeTurn", resumeTurn, "USING INDEX sqlite_autoindex_turns_1"},
 		{"links of a first side", `SELECT ` + linkColumns + selectLinksOf, "USING INDEX links_first"},
 		{"links of a second side", `SELECT ` + linkColumns + selectLinksOf, "USING INDEX links_second"},
+		{"ended demands", removeEnded(endedDemands), "INDEX demands_ended (updated_at<?)"},
+		{"ended calls", removeEnded(endedDispatches), "INDEX dispatches_ended (updated_at<?)"},
 		{"dispatchByID", dispatchByID, "USING INDEX sqlite_autoindex_dispatches_1"},
 		{"dispatchesOfTurn", dispatchesOfTurn, "USING INDEX dispatches_turn"},
 		{"finishDispatch", finishDispatch, "USING INDEX sqlite_autoindex_dispatches_1"},

@@ -196,8 +196,15 @@ func (s *storage) keep(ctx context.Context, name string, holder []byte) {
 				return
 			case <-ticker.C:
 			}
-			if _, err := s.documents.Swap(keeping, lockNamespace, name, holder, holder, time.Now().Add(lockLife)); err != nil && keeping.Err() == nil {
+			kept, err := s.documents.Swap(keeping, lockNamespace, name, holder, holder, time.Now().Add(lockLife))
+			switch {
+			case keeping.Err() != nil:
+				return
+			case err != nil:
 				s.logger.Warn("lock of a certificate is not kept; another node may order it too", "name", name, "error", err)
+			case !kept:
+				s.logger.Warn("lock of a certificate is lost; another node may order it too", "name", name)
+				return
 			}
 		}
 	}()

@@ -71,6 +71,8 @@ type program struct {
 	used, set map[string]bool   // by place
 	called    map[string]bool   // names of methods that are called on interfaces
 	stated    map[string]bool   // functions that read a stated address, see statedReaders
+	changes   map[string]bool   // names of methods of the store that change a row on a condition
+	ignored   []ignored
 }
 
 // built is one package as go list sees it.
@@ -111,7 +113,7 @@ func programOf(t *testing.T) *program {
 
 	files := token.NewFileSet()
 	imports := importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
-	p := &program{names: map[string]string{}, methods: map[string]bool{}, used: map[string]bool{}, set: map[string]bool{}, called: map[string]bool{}, stated: map[string]bool{}}
+	p := &program{names: map[string]string{}, methods: map[string]bool{}, used: map[string]bool{}, set: map[string]bool{}, called: map[string]bool{}, stated: map[string]bool{}, changes: map[string]bool{}}
 	for _, one := range list {
 		p.read(t, files, imports, one)
 	}
@@ -154,6 +156,7 @@ func (p *program) read(t *testing.T, files *token.FileSet, imports types.Importe
 			return true
 		})
 		p.readStated(roomOf(one.ImportPath), file, info)
+		p.readIgnored(roomOf(one.ImportPath), file, info)
 	}
 	p.declare(files, checked)
 }

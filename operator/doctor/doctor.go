@@ -259,6 +259,24 @@ func (d *examiner) database(ctx context.Context) {
 			"let both keep time with NTP")
 	}
 	d.replication(ctx)
+	d.lostWork(ctx)
+}
+
+// lostAfter is how long a row may be without its job before the doctor names it. A running server queues it again within minutes.
+const lostAfter = 10 * time.Minute
+
+// lostWork says whether messages or deliveries wait for jobs that are gone.
+func (d *examiner) lostWork(ctx context.Context) {
+	const name = "jobs"
+	switch count, err := d.doctor.Store.CountLost(ctx, time.Now().Add(-lostAfter)); {
+	case err != nil:
+		d.say(name, email.FindingWarn, fault.InWords(err), "read the log")
+	case count > 0:
+		d.say(name, email.FindingFail, fmt.Sprintf("%d messages, calls, deliveries or notices wait and have no job", count),
+			"start a server of this version: it queues them again within minutes and logs each; if one runs, read its log")
+	default:
+		d.say(name, email.FindingOK, "everything that waits has its job", "")
+	}
 }
 
 // replication says what a failover of the database would lose.

@@ -355,9 +355,9 @@ func demandDue(t *testing.T, p *probe) {
 		demands = append(demands, demand)
 	}
 
-	due := func(limit int) []string {
+	due := func(after policypart.Issuance, limit int) []string {
 		t.Helper()
-		found, err := p.Trust.DueDemands(t.Context(), now, limit)
+		found, err := p.Trust.DueDemands(t.Context(), now, after, limit)
 		p.ok(err)
 		ids := []string{}
 		for _, demand := range found {
@@ -366,11 +366,14 @@ func demandDue(t *testing.T, p *probe) {
 		return ids
 	}
 
-	if diff := cmp.Diff([]string{"3", "0", "5"}, due(10)); diff != "" {
+	if diff := cmp.Diff([]string{"3", "0", "5"}, due(policypart.Issuance{}, 10)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := due(1); len(got) != 1 || got[0] != "3" {
+	if got := due(policypart.Issuance{}, 1); len(got) != 1 || got[0] != "3" {
 		t.Errorf("the first of %d: %v", len(demands), got)
+	}
+	if diff := cmp.Diff([]string{"0", "5"}, due(demands[3], 10)); diff != "" {
+		t.Errorf("after the first (-want +got):\n%s", diff)
 	}
 }
 

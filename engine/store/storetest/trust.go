@@ -33,7 +33,7 @@ type Trust interface {
 	DemandByState(ctx context.Context, hash string) (policypart.Issuance, bool, error)
 	DemandOfTurn(ctx context.Context, turnID string) (policypart.Issuance, bool, error)
 	DemandByCode(ctx context.Context, codeHash string) (policypart.Issuance, bool, error)
-	DueDemands(ctx context.Context, now time.Time, limit int) ([]policypart.Issuance, error)
+	DueDemands(ctx context.Context, now time.Time, after policypart.Issuance, limit int) ([]policypart.Issuance, error)
 	ClaimDemand(ctx context.Context, id, payment string, notes json.RawMessage, now time.Time) (bool, error)
 	NoteDemand(ctx context.Context, id, status string, notes json.RawMessage) (bool, error)
 	Approvals(ctx context.Context, filter exchange.ApprovalFilter) ([]policypart.Issuance, error)
