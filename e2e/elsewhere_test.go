@@ -200,8 +200,9 @@ var stops = map[string]func(n *twoNodes) (said string, began time.Time){
 	"cancelled by A2A": func(n *twoNodes) (string, time.Time) {
 		said, task := n.ask(n.token)
 		began := time.Now()
-		if status, answer := n.post(n.second, "/a2a/tireless", n.token, `{"jsonrpc":"2.0","id":1,"method":"CancelTask","params":{"id":"`+task.ID+`"}}`); status != http.StatusOK || !strings.Contains(answer, "CANCELED") {
-			n.t.Fatalf("the cancellation is answered %d %s", status, answer)
+		peer := load.A2APeer{URL: "http://" + n.second.Settings.HTTP + "/a2a/tireless", Token: n.token, Client: http.DefaultClient}
+		if err := peer.Cancel(n.t.Context(), task.ID); err != nil {
+			n.t.Fatal(err)
 		}
 		return said, began
 	},
