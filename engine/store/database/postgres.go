@@ -58,7 +58,7 @@ func openPostgres(ctx context.Context, options Options) (Engine, error) {
 	}
 	known.guard(config)
 
-	pool := openPostgresPool(config, options.Connections, connectionLife, known.current)
+	pool := openPostgresPool(config, options.Connections, connectionLife, known)
 	err = makeSchema(ctx, pool, config.RuntimeParams["search_path"])
 	if err == nil {
 		err = migrateOrKeep(ctx, pool, postgresSchema, options.AsFound)
@@ -311,9 +311,9 @@ const plannerSettings = "SET random_page_cost = 1.1; SET jit = off"
 
 // openPostgresPool makes the pool; it connects when it is first used. Connections that were made together do not end
 // together: each draws its life.
-// Connections for which usable is false are replaced, too; nil = none.
-func openPostgresPool(config *pgconn.Config, connections int, life time.Duration, usable func(*pgconn.PgConn) bool) *sql.DB {
-	pool := sql.OpenDB(&postgres.Connector{
+// Connections to a former primary are replaced, too, where the newest one is known; nil = it is not.
+func openPostgresPool(config *pgconn.Config, connections int, life time.Duration, known *primary) *sql.DB {
+	connector := &postgres.Connector{
 		Config: config,
 		Prepare: func(ctx context.Context, connection *pgconn.PgConn) error {
 			if _, err := connection.Exec(ctx, plannerSettings+"; "+sessionSettings).ReadAll(); err != nil {
@@ -324,10 +324,14 @@ func openPostgresPool(config *pgconn.Config, connections int, life time.Duration
 		},
 		Fit: func(connection *pgconn.PgConn) bool {
 			end, ok := connection.CustomData()[lifeEnd].(time.Time)
-			return (usable == nil || usable(connection)) && (!ok || !time.Now().After(end))
+			return (known == nil || known.current(connection)) && (!ok || !time.Now().After(end))
 		},
-	})
+	}
+	if known != nil {
+		connector.Order = known.first
+	}
 
+	pool := sql.OpenDB(connector)
 	pool.SetMaxOpenConns(connections)
 	pool.SetMaxIdleConns(connections)
 	pool.SetConnMaxIdleTime(connectionIdle)
