@@ -166,7 +166,7 @@ func (p *primary) cut(newest uint32) {
 	for connection, timeline := range p.open {
 		if timeline != 0 && timeline < newest {
 			delete(p.open, connection)
-			go func() { _ = connection.Conn().Close() }() // whoever uses it gets the error; with TLS it may take seconds
+			go func() { _ = connection.Conn().Close() }() // the work that uses it gets the error; with TLS it may take seconds
 		}
 	}
 }
