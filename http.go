@@ -88,7 +88,7 @@ func newWeb(below *modules, further []*Server) (*web, error) {
 		Metrics:        w.readsMetrics(api),
 		TrustedProxies: w.config.HTTP.TrustedProxies, Inside: w.config.HTTP.Inside,
 		MaxBodyBytes: int64(w.config.HTTP.MaxBodyBytes), Bodies: w.bodies, Grace: w.config.ShutdownGrace,
-		TLS: security, Logger: w.logger, LogRequests: w.config.Log.Access,
+		TLS: security, Logger: w.logger, LogRequests: w.config.Log.Access, Hold: w.tokens.HoldRequest,
 	})
 	if err != nil {
 		return nil, err
@@ -182,7 +182,7 @@ func (w *web) openAdmin() error {
 		Key: "admin.listen", Listen: w.config.Admin.Listen, Flood: w.floodRates(), Routes: slices.Concat(w.own, assetRoutes(), handbook.New(w.config.Domain).Routes()), Checks: w.readiness(),
 		Metrics:        func(*http.Request) error { return nil },
 		TrustedProxies: w.config.HTTP.TrustedProxies, Inside: w.config.HTTP.Inside,
-		MaxBodyBytes: int64(w.config.HTTP.MaxBodyBytes), Bodies: w.bodies, Grace: w.config.ShutdownGrace, Logger: w.logger, LogRequests: w.config.Log.Access,
+		MaxBodyBytes: int64(w.config.HTTP.MaxBodyBytes), Bodies: w.bodies, Grace: w.config.ShutdownGrace, Logger: w.logger, LogRequests: w.config.Log.Access, Hold: w.tokens.HoldRequest,
 	}
 	if !w.config.Admin.IsLocal() {
 		var err error

@@ -129,6 +129,8 @@ func (s *Server) wake(channel, payload string) {
 		s.queue.Wake(payload)
 	case store.ChannelLists:
 		s.lists.Wake()
+	case store.ChannelTokens:
+		s.tokens.Changed()
 	case store.ChannelBridge:
 		s.bridge.Wake(payload)
 	}

@@ -96,7 +96,8 @@ type post struct {
 	names  *load.Names
 	sender load.MailDomain
 	outbox *mailbox
-	key    string // file with the sender's private key, for dkimsign
+	sink   *load.Sink // nil = mail goes elsewhere than to the smarthost
+	key    string     // file with the sender's private key, for dkimsign
 }
 
 const agents = `
@@ -143,7 +144,7 @@ func startPostWith(t *testing.T, database, agents string, changes ...func(*insta
 	for _, change := range changes {
 		change(&settings)
 	}
-	return &post{server: start(t, settings), names: names, sender: sender, outbox: outbox, key: key}
+	return &post{server: start(t, settings), names: names, sender: sender, outbox: outbox, sink: sink, key: key}
 }
 
 // dkimsign signs with dkimpy.

@@ -26,7 +26,7 @@ import (
 	"inbox/internal/fault"
 )
 
-// Tokens are bearer tokens. Only their hashes are kept; servers that run notice a revoked one within seconds.
+// Tokens are bearer tokens. Only their hashes are kept; a revoked one opens nothing any more at all nodes.
 type Tokens struct {
 	Rows   TokenRows
 	Agents func() []string // names of the agents that a token may open, which no peer may have

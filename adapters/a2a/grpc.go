@@ -156,10 +156,13 @@ func (g *GRPC) clientOf(ctx context.Context, forwarded []string) netip.Addr {
 }
 
 func (g *GRPC) stream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
-	s := &grpcStream{ServerStream: stream, server: g, method: info.FullMethod, call: &call{stopping: g.stopping, limit: g.adapter.options.MaxRequestBytes}, ctx: stream.Context()}
+	_, shown := authorization(&http.Request{Header: headersOf(stream.Context())})
+	ctx, release := g.adapter.tokens.Hold(stream.Context(), shown)
+	defer release()
+	s := &grpcStream{ServerStream: stream, server: g, method: info.FullMethod, call: &call{stopping: g.stopping, limit: g.adapter.options.MaxRequestBytes}, ctx: ctx}
 	defer func() { g.adapter.options.Bodies.Give(s.source, s.taken) }()
 	defer s.call.left()
-	defer func() { err = g.finish(stream.Context(), s.call, recover(), err) }()
+	defer func() { err = g.finish(ctx, s.call, recover(), err) }()
 	return next(service, s)
 }
 
@@ -289,6 +292,9 @@ func (g *GRPC) agentName(request any) string {
 }
 
 func (s *grpcStream) SendMsg(event any) error {
+	if err := context.Cause(s.ctx); fault.Is(err, fault.Unauthenticated) {
+		return err
+	}
 	s.call.fitGRPC(event)
 	sent := make(chan error, 1)
 	go func() { sent <- s.ServerStream.SendMsg(event) }() // the end of the handler ends it
@@ -333,6 +339,8 @@ func (g *GRPC) finish(ctx context.Context, c *call, panicked any, err error) err
 	switch {
 	case panicked != nil:
 		c.problem.Store(defect(panicked))
+	case fault.Is(context.Cause(ctx), fault.Unauthenticated): // its token was revoked meanwhile
+		c.problem.Store(problemOf(context.Cause(ctx)))
 	case err != nil && c.problem.Load() == nil:
 		c.problem.Store(grpcProblem(ctx, c, err))
 	}

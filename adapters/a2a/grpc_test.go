@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"inbox/internal/await"
+	"inbox/internal/bearer"
+	"inbox/normalized"
 )
 
 // dial serves the bundle by gRPC and returns a client.
@@ -97,6 +99,64 @@ func TestGRPCAnswers(t *testing.T) {
 		t.Errorf("the tenant names another agent: %v", err)
 	}
 }
+
+// TestGRPCCallsEndWithTheirToken: a stream and a call that waits for its answer end when their token is revoked.
+func TestGRPCCallsEndWithTheirToken(t *testing.T) {
+	var uses *bearer.Uses
+	b := setup(t, func(o *Options) {
+		uses = bearer.NewUses(o.Tokens)
+		o.Tokens = uses
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- uses.Run(ctx, noUses{}, func(err error) { t.Error(err) }) }()
+	t.Cleanup(func() {
+		stop()
+		if err := await.Receive(t, ended, "the end of the uses of tokens"); err != nil {
+			t.Error(err)
+		}
+	})
+	asked, answer := make(chan struct{}, 2), make(chan struct{})
+	b.engine.agent = func(ctx context.Context, _ *run) normalized.Response {
+		asked <- struct{}{}
+		hold(ctx, answer)
+		return normalized.Response{Parts: []normalized.Part{normalized.Text("the words")}}
+	}
+
+	client := b.dial()
+	stream, err := client.SendStreamingMessage(calling(b.ada), grpcMessage("m1", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	sent := make(chan error, 1)
+	go func() {
+		_, err := client.SendMessage(calling(b.ada), grpcMessage("m2", ""))
+		sent <- err
+	}()
+	for range 2 {
+		await.Receive(t, asked, "the agent to be asked")
+	}
+
+	b.engine.Tokens.Revoke(b.ada)
+	uses.Changed()
+	wantStatus(t, await.Receive(t, sent, "the end of the call"), grpccodes.Unauthenticated, "UNAUTHENTICATED")
+	for err = error(nil); err == nil; {
+		var event *pb.StreamResponse
+		if event, err = stream.Recv(); strings.Contains(event.String(), "the words") {
+			t.Errorf("the stream has %v", event)
+		}
+	}
+	wantStatus(t, err, grpccodes.Unauthenticated, "UNAUTHENTICATED")
+	close(answer)
+}
+
+// noUses are rows of tokens that take every use.
+type noUses struct{}
+
+func (noUses) UseTokens(context.Context, map[string]time.Time) error { return nil }
 
 func TestGRPCStreams(t *testing.T) {
 	b := setup(t)

@@ -150,7 +150,7 @@ func newTokensList() *cobra.Command {
 func newTokensRevoke() *cobra.Command {
 	return &cobra.Command{
 		Use:     "revoke ID…",
-		Short:   "Revoke tokens; running servers notice within seconds",
+		Short:   "Revoke tokens, and end at all nodes what is open with them",
 		Example: "  inbox tokens list\n  inbox tokens revoke 019a…",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {

@@ -44,7 +44,8 @@ type Settings struct {
 
 	Unready bool // /readyz says 503 from the start on, on purpose: it is enough that it answers
 
-	UsualRetries bool // the schedules of production between attempts, instead of short ones
+	UsualRetries bool   // the schedules of production between attempts, instead of short ones
+	Retry        string // a list of durations in TOML, instead of both
 }
 
 // Ports of servers that are killed and started again lie below those that Linux gives to outgoing connections (from
@@ -186,7 +187,7 @@ func (s *Settings) file(data string) string {
 
 	line("[mail]")
 	if !s.UsualRetries {
-		line("retry = %s", retries)
+		line("retry = %s", cmp.Or(s.Retry, retries))
 	}
 	if s.Smarthost != "" {
 		line("mode = \"smarthost\"\nsmarthost = %q", s.Smarthost)
@@ -203,7 +204,7 @@ func (s *Settings) file(data string) string {
 
 	line("[federation]\nallow_private = %t", !s.Strict)
 	if !s.UsualRetries {
-		line("retry = %s", retries)
+		line("retry = %s", cmp.Or(s.Retry, retries))
 	}
 	if s.Mode != "" {
 		line("mode = %q", s.Mode)

@@ -140,6 +140,16 @@ func (p A2APeer) Get(ctx context.Context, id string) (Task, error) {
 	return task, p.call(ctx, body, &task)
 }
 
+// Cancel cancels a task.
+func (p A2APeer) Cancel(ctx context.Context, id string) error {
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "CancelTask", "params": map[string]any{"id": id}})
+	if err != nil {
+		return err
+	}
+	var task Task
+	return p.call(ctx, body, &task)
+}
+
 func (p A2APeer) call(ctx context.Context, body []byte, result any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.URL, bytes.NewReader(body))
 	if err != nil {

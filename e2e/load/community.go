@@ -39,6 +39,7 @@ type Community struct {
 	requests map[string]int
 
 	connections atomic.Int64
+	away        atomic.Bool
 }
 
 // distinctKeys bounds the time that a community needs to start. Every person has a key IRI of its own, so caches of
@@ -166,10 +167,18 @@ func (c *Community) Connections() int64 { return c.connections.Load() }
 // Host is the community's host and port.
 func (c *Community) Host() string { return strings.TrimPrefix(c.Origin, "http://") }
 
+// Away lets the community answer 503 to all that is sent to it, or ends that.
+func (c *Community) Away(away bool) { c.away.Store(away) }
+
 func (c *Community) receive(writer http.ResponseWriter, request *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(request.Body, 1<<20))
 	if err != nil {
 		http.Error(writer, "unreadable", http.StatusBadRequest)
+		return
+	}
+
+	if c.away.Load() {
+		http.Error(writer, "away", http.StatusServiceUnavailable)
 		return
 	}
 

@@ -7,6 +7,7 @@ import (
 	"log"
 	"net"
 	"net/mail"
+	"sync"
 	"time"
 
 	"github.com/emersion/go-smtp"
@@ -35,6 +36,10 @@ type Sink struct {
 	server  *smtp.Server
 	address string
 	arrived func(Received)
+
+	mu     sync.Mutex
+	later  map[string]bool // recipients who are put off
+	orders map[string]int  // RCPT commands, by recipient
 }
 
 // NewSink starts a sink on a loopback address; port 0 lets the kernel choose.
@@ -44,7 +49,7 @@ func NewSink(address string, arrived func(Received)) (*Sink, error) {
 		return nil, fmt.Errorf("listen for mail: %w", err)
 	}
 
-	sink := &Sink{address: listener.Addr().String(), arrived: arrived}
+	sink := &Sink{address: listener.Addr().String(), arrived: arrived, later: map[string]bool{}, orders: map[string]int{}}
 	sink.server = smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) {
 		return &sinkSession{sink: sink}, nil
 	}))
@@ -58,6 +63,20 @@ func NewSink(address string, arrived func(Received)) (*Sink, error) {
 
 // URL is the value of the setting mail.smarthost.
 func (s *Sink) URL() string { return "smtp://" + s.address }
+
+// PutOff lets the sink answer 451 to a recipient, or ends that.
+func (s *Sink) PutOff(recipient string, later bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.later[recipient] = later
+}
+
+// Orders returns how often a recipient was named.
+func (s *Sink) Orders(recipient string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.orders[recipient]
+}
 
 // Close stops the sink.
 func (s *Sink) Close() { _ = s.server.Close() }
@@ -74,6 +93,13 @@ func (s *sinkSession) Mail(from string, _ *smtp.MailOptions) error {
 }
 
 func (s *sinkSession) Rcpt(to string, _ *smtp.RcptOptions) error {
+	s.sink.mu.Lock()
+	s.sink.orders[to]++
+	later := s.sink.later[to]
+	s.sink.mu.Unlock()
+	if later {
+		return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 2, 0}, Message: "come again later"}
+	}
 	s.to = append(s.to, to)
 	return nil
 }

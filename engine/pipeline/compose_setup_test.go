@@ -131,7 +131,7 @@ func composedBy(t *testing.T, workers int, databaseURL string, change func(*pipe
 	demands := demand.New(demand.Options{
 		Store: opened, BaseURL: &url.URL{Scheme: "https", Host: "inbox.test"}, Secret: bytes.Repeat([]byte("s"), 32),
 	})
-	options := pipeline.Options{Store: opened.Pipeline(), Agents: registry, Channels: channels, Blobs: blobs, Demands: demands}
+	options := pipeline.Options{Store: opened.Pipeline(), Agents: registry, Channels: channels, Blobs: blobs, Documents: opened.State(), Demands: demands}
 	if change != nil {
 		change(&options)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"inbox/agents"
@@ -14,6 +15,7 @@ import (
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 	"inbox/normalized"
+	"inbox/policypart"
 )
 
 // markAfter is how long a run may take before its turn is written as running. A quicker answer brings the row along
@@ -38,8 +40,9 @@ type runRecord struct {
 	err     error
 	steps   steps
 	result  runResult
-	blobs   Blobs      // for a large result
-	writing sync.Mutex // an agent may save its note from any of its goroutines
+	blobs   Blobs       // for a large result
+	writing sync.Mutex  // an agent may save its note from any of its goroutines
+	noted   atomic.Bool // the agent has a note
 }
 
 // begin numbers the run and sees to its record. The turn has to be as it was read: what begins here ends with errNotRunning or
@@ -372,12 +375,23 @@ type Documents interface {
 type DocumentTx interface {
 	// PutDocument writes a document, over an older one if there is one.
 	PutDocument(ctx context.Context, namespace, key string, value []byte, expires time.Time) error
+	// KeepDocument lets a document, if there is one, not end before a time.
+	KeepDocument(ctx context.Context, namespace, key string, until time.Time) error
 }
 
 const (
 	memoryNamespace = "agents.memory" // turn id → the agent's own note
 	memoryLife      = 7 * 24 * time.Hour
+
+	// waitingMemoryLife is the life of the note of a turn that waits. What it waits for may come in days, and the run that follows may wait for
+	// its agent: as long as a grant counts, the run finds which calls were made.
+	waitingMemoryLife = policypart.GrantLife + 24*time.Hour
 )
+
+// keepMemory keeps the note of a turn that begins to wait.
+func keepMemory(ctx context.Context, tx DocumentTx, turnID string) error {
+	return tx.KeepDocument(ctx, memoryNamespace, turnID, time.Now().Add(waitingMemoryLife))
+}
 
 // memory is agents.Memory of one turn.
 type memory struct {
@@ -400,6 +414,7 @@ func (m memory) Load(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, "the agent's note cannot be read now", err)
 	}
+	m.record.noted.Store(len(note) > 0)
 	return note, nil
 }
 
@@ -415,5 +430,6 @@ func (m memory) Save(ctx context.Context, note []byte) error {
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, "the agent's note cannot be kept now", err)
 	}
+	m.record.noted.Store(true)
 	return nil
 }

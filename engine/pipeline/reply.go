@@ -227,6 +227,11 @@ func (s *replier) storeEnd(
 		if !moved {
 			return errNotRunning
 		}
+		if end.state == exchange.StateWaiting && record != nil && record.noted.Load() {
+			if err := keepMemory(ctx, tx, end.turn.ID); err != nil {
+				return err
+			}
+		}
 		if err := end.also(ctx, tx); err != nil {
 			return err
 		}

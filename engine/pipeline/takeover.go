@@ -89,6 +89,15 @@ func waitsForOperator(turn exchange.TurnRecord) bool {
 	return turn.State == exchange.StateWaiting && turn.Reason == exchange.WaitingOperator
 }
 
+// parkThread lets the turns of a conversation wait for an operator, and keeps the notes of those whose agent has begun.
+func parkThread(ctx context.Context, tx Tx, newest exchange.TurnRecord, at time.Time) ([]string, error) {
+	parked, err := tx.ParkThread(ctx, newest.Agent, newest.ThreadID, at)
+	for _, id := range parked {
+		err = errors.Join(err, keepMemory(ctx, tx, id))
+	}
+	return parked, err
+}
+
 // TakeOver gives a conversation to an operator: what its agent runs, or is to run, waits for them. A run under way is not stopped, but
 // what it brings does not leave. With force it is taken from another operator. Done twice by the same one it is done once. NotFound
 // without such a conversation, Conflict when another operator has it.
@@ -124,7 +133,7 @@ func (s *takeovers) TakeOver(ctx context.Context, agent, threadID, by string, fo
 		if err := tx.PutTakeover(ctx, open); err != nil {
 			return err
 		}
-		parked, err = tx.ParkThread(ctx, newest.Agent, threadID, now)
+		parked, err = parkThread(ctx, tx, newest, now)
 		return err
 	})
 	if err != nil {
@@ -133,7 +142,7 @@ func (s *takeovers) TakeOver(ctx context.Context, agent, threadID, by string, fo
 
 	// What another transaction stored while this one committed was not seen by it, nor did it see this one.
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
-		late, err := tx.ParkThread(ctx, newest.Agent, threadID, time.Now())
+		late, err := parkThread(ctx, tx, newest, time.Now())
 		parked = append(parked, late...)
 		return err
 	})

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -56,7 +57,10 @@ func (s tokenStore) Tokens(ctx context.Context) ([]exchange.Token, error) {
 	return tokens, err
 }
 
-// RevokeToken ends a token by its id, the sessions of the console that it began, and the links of who it was; fault.NotFound when it is there no more.
+const removeWatchesOfToken = `DELETE FROM watches WHERE principal LIKE $1`
+
+// RevokeToken ends a token by its id, with the sessions of the console that it began, the webhooks that were set with it, and the links of
+// who it was. All nodes are told. fault.NotFound when it is there no more.
 func (s tokenStore) RevokeToken(ctx context.Context, id string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		changed, err := tx.sql.Change(ctx, `UPDATE tokens SET revoked_at = $1 WHERE id = $2 AND revoked_at = 0`, s.nowMicros(), id)
@@ -69,7 +73,12 @@ func (s tokenStore) RevokeToken(ctx context.Context, id string) error {
 		if _, err := tx.endLinks(ctx, exchange.LinkFilter{Subject: "token:" + id}, exchange.LinkEnd{Reason: "the token was revoked"}); err != nil {
 			return err
 		}
-		return tx.sql.Do(ctx, endSessionsOfToken, id)
+		if err := errors.Join(tx.sql.Do(ctx, endSessionsOfToken, id), tx.sql.Do(ctx, removeWatchesOfToken, "% token:"+id)); err != nil {
+			return err
+		}
+		tx.wake(ChannelTokens, "")
+		_, err = tx.nextListVersion(ctx) // by which another process on a SQLite file notices it
+		return err
 	})
 }
 

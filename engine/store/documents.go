@@ -73,6 +73,16 @@ func (t documentTx) PutDocument(ctx context.Context, namespace, key string, valu
 	return t.sql.Do(ctx, putDocument, namespace, key, encoding, text, micros(t.stored(expires)))
 }
 
+const keepDocument = `UPDATE documents SET expires_at = $1 WHERE namespace = $2 AND key = $3 AND expires_at > 0 AND expires_at < $1`
+
+// KeepDocument lets a document, if there is one, not end before a time.
+func (t documentTx) KeepDocument(ctx context.Context, namespace, key string, until time.Time) error {
+	if err := checkDocumentKey(namespace, key); err != nil {
+		return err
+	}
+	return t.sql.Do(ctx, keepDocument, micros(t.stored(until)), namespace, key)
+}
+
 const putDocumentIfAbsent = putDocument + ` WHERE documents.expires_at > 0 AND documents.expires_at <= $6`
 
 // PutIfAbsent writes a document unless a live one is there; it returns the one that is there afterwards and whether it

@@ -940,6 +940,7 @@ func (t eraseTx) erasePrincipal(ctx context.Context, principal string, made map[
 		if err := remove("tokens", `DELETE FROM tokens WHERE id = $1`, id); err != nil {
 			return err
 		}
+		t.wake(ChannelTokens, "")
 	}
 	t.wake(ChannelLists, "")
 	return t.sql.Do(ctx, `UPDATE list_version SET version = version + 1 WHERE one = 1`)

@@ -35,6 +35,7 @@ const (
 	ChannelJob    = database.ChannelJob
 	ChannelTurn   = database.ChannelTurn
 	ChannelLists  = database.ChannelLists
+	ChannelTokens = database.ChannelTokens
 	ChannelBridge = database.ChannelBridge
 )
 

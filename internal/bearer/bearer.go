@@ -22,7 +22,7 @@ const (
 
 	// MaxBytes bounds what is taken for a token at all.
 	MaxBytes = 512
-	// Remembered is how long a Cache remembers a token: a revoked one opens nothing after it.
+	// Remembered is how long a Cache remembers a token. It forgets all of them earlier if it is told that some were revoked.
 	Remembered = 5 * time.Second
 	// MaxRemembered is how many tokens a Cache remembers.
 	MaxRemembered = 4096
@@ -60,9 +60,10 @@ func Of(r *http.Request) string {
 // Cache remembers the tokens that a source found for a few seconds, because programs ask often. What was not found is
 // not remembered, so a new token opens at once. It is safe for concurrent use.
 type Cache struct {
-	source exchange.Tokens
-	mu     sync.Mutex
-	found  map[string]entry // by hash
+	source  exchange.Tokens
+	mu      sync.Mutex
+	found   map[string]entry // by hash
+	changes int              // how often it was told to forget
 }
 
 type entry struct {
@@ -70,9 +71,13 @@ type entry struct {
 	expires time.Time
 }
 
-// NewCache makes an empty cache.
+// NewCache makes an empty cache. One whose source is a *Uses forgets what it knows when that is told of changes.
 func NewCache(source exchange.Tokens) *Cache {
-	return &Cache{source: source, found: map[string]entry{}}
+	c := &Cache{source: source, found: map[string]entry{}}
+	if uses, is := source.(*Uses); is {
+		uses.tell(c)
+	}
+	return c
 }
 
 // Find returns the token of a text. Its errors are those of the source.
@@ -80,6 +85,7 @@ func (c *Cache) Find(ctx context.Context, token string) (exchange.Token, bool, e
 	hash, now := Hash(token), time.Now()
 	c.mu.Lock()
 	known, ok := c.found[hash]
+	changes := c.changes
 	c.mu.Unlock()
 	if ok && now.Before(known.expires) {
 		return known.token, true, nil
@@ -87,19 +93,30 @@ func (c *Cache) Find(ctx context.Context, token string) (exchange.Token, bool, e
 
 	read, found, err := c.source.TokenByHash(ctx, hash)
 	if err == nil && found {
-		c.keep(hash, entry{read, now.Add(Remembered)})
+		c.keep(hash, entry{read, now.Add(Remembered)}, changes)
 	}
 	return read, found, err
 }
 
-func (c *Cache) keep(hash string, one entry) {
+// keep remembers a token, unless tokens changed since it was asked for.
+func (c *Cache) keep(hash string, one entry, changes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.changes != changes {
+		return
+	}
 	if len(c.found) >= MaxRemembered {
 		now := time.Now()
 		bounded.MakeRoom(c.found, func(other entry) bool { return !now.Before(other.expires) })
 	}
 	c.found[hash] = one
+}
+
+func (c *Cache) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changes++
+	clear(c.found)
 }
 
 // UsesEvery is how often Uses writes what it noted.
@@ -110,17 +127,27 @@ type UsedRows interface {
 	UseTokens(ctx context.Context, used map[string]time.Time) error
 }
 
-// Uses finds tokens in a source and notes when valid ones were shown last, at most MaxRemembered between two writes. It is safe for
-// concurrent use.
+// Uses finds tokens in a source and notes when valid ones were shown last, at most MaxRemembered between two writes. When it is told
+// that tokens changed, caches forget what they know, and what is under way with a token that opens nothing any more ends. It is safe
+// for concurrent use.
 type Uses struct {
 	source exchange.Tokens
 	mu     sync.Mutex
 	used   map[string]time.Time // by id
+	caches []*Cache
+	held   map[string]map[*hold]bool // by token
+	look   chan struct{}
 }
 
 // NewUses makes one that has noted nothing.
 func NewUses(source exchange.Tokens) *Uses {
-	return &Uses{source: source, used: map[string]time.Time{}}
+	return &Uses{source: source, used: map[string]time.Time{}, held: map[string]map[*hold]bool{}, look: make(chan struct{}, 1)}
+}
+
+func (u *Uses) tell(c *Cache) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.caches = append(u.caches, c)
 }
 
 // TokenByHash finds a token as the source does.
@@ -136,7 +163,8 @@ func (u *Uses) TokenByHash(ctx context.Context, hash string) (exchange.Token, bo
 	return token, found, err
 }
 
-// Run writes once a minute what was noted, until ctx ends, and then once more. What it could not write is noted anew.
+// Run writes once a minute what was noted, until ctx ends, and then once more. What it could not write is noted again. It also ends what
+// is under way with tokens that were revoked or have expired, at once when Changed was called and else once a minute.
 func (u *Uses) Run(ctx context.Context, rows UsedRows, failed func(error)) error {
 	ticker := time.NewTicker(UsesEvery)
 	defer ticker.Stop()
@@ -144,6 +172,9 @@ func (u *Uses) Run(ctx context.Context, rows UsedRows, failed func(error)) error
 		select {
 		case <-ticker.C:
 			u.write(ctx, rows, failed)
+			u.release(ctx)
+		case <-u.look:
+			u.release(ctx)
 		case <-ctx.Done():
 			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
 			u.write(ending, rows, failed)

@@ -51,7 +51,8 @@ type access struct {
 	networks Networks
 	draining <-chan struct{} // closed when connections must end with their answer
 	stopping <-chan struct{}
-	running  sync.RWMutex // read-locked by each request under way
+	hold     func(*http.Request) (context.Context, func()) // see Options
+	running  sync.RWMutex                                  // read-locked by each request under way
 }
 
 type requestKey struct{}
@@ -69,9 +70,13 @@ func (a *access) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started := time.Now()
 	id := nextRequestID()
 	request := &known{id: id, access: a}
-	ctx := context.WithValue(r.Context(), requestKey{}, request)
-	r = r.WithContext(telemetry.WithRequest(ctx, id))
-	recorder := &recorder{ResponseWriter: w}
+	ctx, release := r.Context(), func() {}
+	if a.hold != nil {
+		ctx, release = a.hold(r)
+	}
+	defer release()
+	recorder := &recorder{ResponseWriter: w, ctx: ctx}
+	r = r.WithContext(telemetry.WithRequest(context.WithValue(ctx, requestKey{}, request), id))
 	w.Header().Set("X-Request-Id", id)
 
 	select {
@@ -96,6 +101,9 @@ func (a *access) finish(w *recorder, r *http.Request, started time.Time) {
 	abort := false
 	if cause != nil {
 		abort = a.recovered(w, r, cause)
+	}
+	if w.status == 0 && !abort {
+		w.denied()
 	}
 
 	w.body.free()
@@ -158,16 +166,22 @@ func (a *access) log(w *recorder, r *http.Request, took time.Duration) {
 // recorder remembers what was answered.
 type recorder struct {
 	http.ResponseWriter
+	ctx     context.Context //nolint:containedctx // of the request; see denied
 	pattern string
 	status  int
 	bytes   int64
 	failure error
 	body    *meteredBody
 	counted string // RateLimit as the flood limit wrote it
+
+	refusing bool // the refusal of an ended credential is being written
 }
 
 // WriteHeader remembers the final status; informational ones pass.
 func (w *recorder) WriteHeader(status int) {
+	if w.denied() {
+		return
+	}
 	if w.status == 0 && status >= http.StatusOK {
 		w.status = status
 		w.completeRefusal(status)
@@ -178,6 +192,9 @@ func (w *recorder) WriteHeader(status int) {
 
 // Write counts what left.
 func (w *recorder) Write(content []byte) (int, error) {
+	if w.denied() {
+		return 0, context.Cause(w.ctx)
+	}
 	if w.status == 0 {
 		w.status = http.StatusOK
 		w.body.free()
@@ -185,6 +202,22 @@ func (w *recorder) Write(content []byte) (int, error) {
 	n, err := w.ResponseWriter.Write(content)
 	w.bytes += int64(n)
 	return n, err
+}
+
+// denied reports whether the credential of the request opens nothing any more. An answer that has not begun is then a refusal; the rest
+// of one that has begun does not leave.
+func (w *recorder) denied() bool {
+	if w.refusing || w.ctx.Err() == nil || !fault.Is(context.Cause(w.ctx), fault.Unauthenticated) {
+		return false
+	}
+
+	if w.status == 0 {
+		w.refusing = true
+		w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
+		WriteFault(w, context.Cause(w.ctx))
+		w.refusing = false
+	}
+	return true
 }
 
 // Flush serves streams that ask for an http.Flusher.

@@ -37,6 +37,10 @@ type Options struct {
 	TLS         *tls.Config               // nil = plain HTTP
 	Logger      *slog.Logger              // nil = slog's default
 	LogRequests bool                      // one line for each request, at level info
+
+	// Hold binds a request to the credential that it shows: the context that it returns ends, with a fault of kind Unauthenticated as its
+	// cause, when that opens nothing any more. Nothing is answered afterwards. nil = requests are bound to nothing.
+	Hold func(r *http.Request) (ctx context.Context, release func())
 }
 
 const (
@@ -116,7 +120,7 @@ func New(options Options) (*Server, error) {
 	s.access = &access{
 		next: newFlood(router, s.options.Flood), logger: s.options.Logger, logsAll: s.options.LogRequests, maxBody: s.options.MaxBodyBytes, maxTime: s.options.BodyTimeout,
 		bodies:   bodies,
-		networks: Networks{Trusted: s.options.TrustedProxies, Inside: s.options.Inside}, draining: s.draining, stopping: s.stopping,
+		networks: Networks{Trusted: s.options.TrustedProxies, Inside: s.options.Inside}, draining: s.draining, stopping: s.stopping, hold: s.options.Hold,
 	}
 
 	s.http = s.newHTTP()

@@ -26,6 +26,8 @@ const (
 // Connector makes connections for a pool of database/sql.
 type Connector struct {
 	Config *pgconn.Config
+	// Order returns the configuration with its servers in the order in which they are to be tried now; nil = as they are.
+	Order func(*pgconn.Config) *pgconn.Config
 	// Prepare is called with each new connection; nil = nothing is to do.
 	Prepare func(context.Context, *pgconn.PgConn) error
 	// Fit reports whether a connection that was used before may be used again; nil = always.
@@ -34,7 +36,11 @@ type Connector struct {
 
 // Connect implements driver.Connector.
 func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
-	wire, err := pgconn.ConnectConfig(ctx, c.Config)
+	config := c.Config
+	if c.Order != nil {
+		config = c.Order(config)
+	}
+	wire, err := pgconn.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err
 	}

@@ -153,7 +153,7 @@ func (e *postgresEngine) Listen(ctx context.Context, notify func(channel, payloa
 func (e *postgresEngine) listenOnce(ctx context.Context, notify func(channel, payload string), connected func()) (err error) {
 	var arrived []string
 	moved := e.primary.moved()
-	config := e.config.Copy()
+	config := e.primary.first(e.config).Copy()
 	config.OnNotification = func(_ *pgconn.PgConn, one *pgconn.Notification) { arrived = append(arrived, one.Payload) }
 	connection, err := pgconn.ConnectConfig(ctx, config)
 	if err != nil {

@@ -26,6 +26,8 @@ const (
 
 	ChannelLists = "lists" // no payload: the operator's lists or a sender's stop word changed
 
+	ChannelTokens = "tokens" // no payload: a token was revoked or removed; its transaction gives the lists a new version
+
 	ChannelBridge = "bridge" // payload: id of a bridge's client whose queue changed; empty = any client's
 )
 

@@ -59,7 +59,7 @@ func openPostgres(ctx context.Context, options Options) (Engine, error) {
 	known.guard(config)
 	noticeSilence(config)
 
-	pool := openPostgresPool(config, options.Connections, connectionLife, known.usable)
+	pool := openPostgresPool(config, options.Connections, connectionLife, known)
 	err = refuseSharedSessions(ctx, pool, config)
 	if err == nil {
 		err = makeSchema(ctx, pool, schema)
@@ -326,9 +326,9 @@ const sessionSettings = "SET idle_in_transaction_session_timeout = '60s'; " +
 
 // openPostgresPool makes the pool; it connects when it is first used. Connections that were made together do not end
 // together: each draws its life.
-// Connections for which usable is false are replaced, too; nil = none.
-func openPostgresPool(config *pgconn.Config, connections int, life time.Duration, usable func(*pgconn.PgConn) bool) *sql.DB {
-	pool := sql.OpenDB(&postgres.Connector{
+// Connections to a former primary are replaced, too, where the newest one is known; nil = it is not.
+func openPostgresPool(config *pgconn.Config, connections int, life time.Duration, known *primary) *sql.DB {
+	connector := &postgres.Connector{
 		Config: config,
 		Prepare: func(_ context.Context, connection *pgconn.PgConn) error {
 			connection.CustomData()[lifeEnd] = time.Now().Add(life + rand.N(life/3+1))
@@ -336,10 +336,14 @@ func openPostgresPool(config *pgconn.Config, connections int, life time.Duration
 		},
 		Fit: func(connection *pgconn.PgConn) bool {
 			end, ok := connection.CustomData()[lifeEnd].(time.Time)
-			return (usable == nil || usable(connection)) && (!ok || !time.Now().After(end))
+			return (known == nil || known.current(connection)) && (!ok || !time.Now().After(end))
 		},
-	})
+	}
+	if known != nil {
+		connector.Order = known.first
+	}
 
+	pool := sql.OpenDB(connector)
 	pool.SetMaxOpenConns(connections)
 	pool.SetMaxIdleConns(connections)
 	pool.SetConnMaxIdleTime(connectionIdle)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -53,13 +54,17 @@ type primary struct {
 	system    string // cluster of newest
 	connected bool   // this process has used the cluster, and uses no other one
 	refusedAt time.Time
-	aloneAt   time.Time     // when the log last named a primary that waits for no standby
-	raised    chan struct{} // closed when a newer timeline becomes known, and replaced
+	aloneAt   time.Time                 // when the log last named a primary that waits for no standby
+	raised    chan struct{}             // closed when a newer timeline becomes known, and replaced
+	open      map[*pgconn.PgConn]uint32 // connections with their timelines; some may be closed already
+	at        *pgconn.FallbackConfig    // where the newest primary was seen; nil = not known
 }
 
 // openPrimary reads what an earlier process has met.
 func openPrimary(options Options) (*primary, error) {
-	p := &primary{required: options.RequireSynchronous, logger: options.Logger, raised: make(chan struct{})}
+	p := &primary{
+		required: options.RequireSynchronous, logger: options.Logger, raised: make(chan struct{}), open: map[*pgconn.PgConn]uint32{},
+	}
 	p.waits.Store(!p.required)
 	if options.DataDir == "" {
 		return p, nil
@@ -134,12 +139,46 @@ func (p *primary) check(ctx context.Context, connection *pgconn.PgConn) error {
 	if err != nil {
 		return err
 	}
-	if err := p.admit(serverOf(connection), found); err != nil {
+	server := serverOf(connection)
+	if err := p.admit(server, found); err != nil {
 		return err
 	}
 
 	connection.CustomData()[connectedTo] = found.timeline
-	return p.checkStandby(ctx, connection)
+	if err := p.checkStandby(ctx, connection); err != nil {
+		return err
+	}
+	return p.register(server, connection, found.timeline)
+}
+
+// register keeps a connection, so that it can be cut.
+func (p *primary) register(server string, connection *pgconn.PgConn, timeline uint32) error {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	if newest := p.newest.Load(); timeline != 0 && timeline < newest { // it was admitted a moment ago
+		return p.refuse(&formerPrimary{server, timeline, newest, p.file})
+	}
+
+	for one := range p.open {
+		select {
+		case <-one.CleanupDone():
+			delete(p.open, one)
+		default:
+		}
+	}
+	p.open[connection] = timeline
+	return nil
+}
+
+// cut ends the connections to servers with an older timeline, also those that are in use: one that is frozen would answer none of the
+// statements that wait for it, each of them for its longest time, until no connection is left.
+func (p *primary) cut(newest uint32) {
+	for connection, timeline := range p.open {
+		if timeline != 0 && timeline < newest {
+			delete(p.open, connection)
+			go func() { _ = connection.Conn().Close() }() // the work that uses it gets the error; with TLS it may take seconds
+		}
+	}
 }
 
 // positionOf asks a server where it stands. Some services offer PostgreSQL without these functions: what they refuse is not known.
@@ -199,19 +238,47 @@ func (p *primary) admit(server string, found position) error {
 	return nil
 }
 
-// note remembers a newer timeline of a server that is not going to be used.
-func (p *primary) note(found position) {
+// note remembers where the newest primary is, and a newer timeline of a server that is not going to be used.
+func (p *primary) note(at *pgconn.FallbackConfig, found position) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 
-	if newest := p.newest.Load(); found.timeline > newest && (newest == 0 || found.system == p.system) {
+	newest := p.newest.Load()
+	if found.timeline == 0 || newest != 0 && (found.timeline < newest || found.system != p.system) {
+		return
+	}
+	p.at = at
+	if found.timeline > newest {
 		p.keep(found)
 	}
+}
+
+// first returns the configuration with the newest primary as its first server: a frozen one would keep each attempt to connect.
+func (p *primary) first(config *pgconn.Config) *pgconn.Config {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	if p.at == nil || p.at.Host == config.Host && p.at.Port == config.Port {
+		return config
+	}
+
+	all := append([]*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port, TLSConfig: config.TLSConfig}}, config.Fallbacks...)
+	slices.SortStableFunc(all, func(a, b *pgconn.FallbackConfig) int { return p.distance(a) - p.distance(b) })
+	ordered := config.Copy()
+	ordered.Host, ordered.Port, ordered.TLSConfig, ordered.Fallbacks = all[0].Host, all[0].Port, all[0].TLSConfig, all[1:]
+	return ordered
+}
+
+func (p *primary) distance(server *pgconn.FallbackConfig) int {
+	if server.Host == p.at.Host && server.Port == p.at.Port {
+		return 0
+	}
+	return 1
 }
 
 func (p *primary) keep(found position) {
 	p.system = found.system
 	p.newest.Store(found.timeline)
+	p.cut(found.timeline)
 	close(p.raised)
 	p.raised = make(chan struct{})
 	if p.file == "" {
@@ -314,7 +381,7 @@ func (p *primary) servers(config *pgconn.Config) (list []*pgconn.Config) {
 			if err != nil {
 				return err
 			}
-			p.note(found)
+			p.note(one, found)
 			if found.timeline >= p.newest.Load() {
 				if err := p.checkStandby(ctx, connection); err != nil {
 					return err

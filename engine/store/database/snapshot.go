@@ -179,7 +179,7 @@ func (e *sqliteEngine) Snapshot(ctx context.Context, at time.Time) (*Snapshot, e
 
 // Snapshot opens a view of the whole schema.
 func (e *postgresEngine) Snapshot(ctx context.Context, at time.Time) (*Snapshot, error) {
-	s := &Snapshot{At: at, Engine: Postgres, pool: openPostgresPool(e.config, 1, connectionLife, e.primary.usable), failed: postgresFault}
+	s := &Snapshot{At: at, Engine: Postgres, pool: openPostgresPool(e.config, 1, connectionLife, e.primary), failed: postgresFault}
 	// A backup may be slow to write what it reads.
 	return s.begin(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL idle_in_transaction_session_timeout = 0", postgresSchema)
 }

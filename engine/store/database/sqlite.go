@@ -276,13 +276,14 @@ func (e *sqliteEngine) watch(ctx context.Context, notify func(channel, payload s
 			notifyAll(notify)
 		case lists:
 			notify(ChannelLists, "")
+			notify(ChannelTokens, "")
 		}
 	}
 }
 
 // notifyAll notifies with empty payloads: anything may have happened.
 func notifyAll(notify func(channel, payload string)) {
-	for _, channel := range []string{ChannelJob, ChannelTurn, ChannelLists, ChannelBridge} {
+	for _, channel := range []string{ChannelJob, ChannelTurn, ChannelLists, ChannelTokens, ChannelBridge} {
 		notify(channel, "")
 	}
 }

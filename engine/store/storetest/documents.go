@@ -22,6 +22,7 @@ import (
 var documentCases = map[string]func(*testing.T, *probe){
 	"behave like a map":        documentsAsMap,
 	"end":                      documentsEnd,
+	"are kept":                 documentsKept,
 	"first writer wins":        firstWriterWins,
 	"keys that cannot be kept": documentKeys,
 	"lists are in byte order":  documentOrder,
@@ -33,8 +34,37 @@ var documentCases = map[string]func(*testing.T, *probe){
 // DocumentsTx is what a transaction may do to documents.
 type DocumentsTx interface {
 	PutDocument(ctx context.Context, namespace, key string, value []byte, expires time.Time) error
+	KeepDocument(ctx context.Context, namespace, key string, until time.Time) error
 	RemoveDocument(ctx context.Context, namespace, key string) (bool, error)
 	ListDocuments(ctx context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error)
+}
+
+// documentsKept: the life of a document becomes longer, never shorter, and one that is not there stays so.
+func documentsKept(t *testing.T, p *probe) {
+	now := time.Now()
+	lives := map[string]struct {
+		first time.Time
+		until time.Time
+		there bool
+	}{
+		"longer": {now.Add(-time.Minute), now.Add(time.Hour), true}, "shorter": {now.Add(time.Hour), now.Add(-time.Minute), true},
+		"for ever": {time.Time{}, now.Add(-time.Minute), true}, "ended": {now.Add(-time.Hour), now.Add(-time.Minute), false},
+	}
+	p.ok(p.InTx(t.Context(), func(tx TrustTx) error {
+		for key, life := range lives {
+			p.ok(tx.PutDocument(t.Context(), "n", key, []byte("1"), life.first))
+			p.ok(tx.KeepDocument(t.Context(), "n", key, life.until))
+		}
+		return tx.KeepDocument(t.Context(), "n", "none", now.Add(time.Hour))
+	}))
+	for key, life := range lives {
+		if _, found, err := p.Documents.Get(t.Context(), "n", key); err != nil || found != life.there {
+			t.Errorf("%s: found %v, %v", key, found, err)
+		}
+	}
+	if _, found, err := p.Documents.Get(t.Context(), "n", "none"); err != nil || found {
+		t.Errorf("a document that was not there: %v, %v", found, err)
+	}
 }
 
 // documentsInTransaction: a transaction sees what it has changed itself, and leaves nothing when it fails.

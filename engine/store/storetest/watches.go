@@ -24,6 +24,7 @@ var watchCases = map[string]func(*testing.T, *probe){
 	"belong to one principal": watchOwner,
 	"are bounded":             watchBounds,
 	"hear of every change":    watchChanges,
+	"end with their token":    watchRevoked,
 }
 
 func (p *probe) watch(turn exchange.TurnRecord, name string) exchange.Watch {
@@ -73,6 +74,26 @@ func watchOwner(t *testing.T, p *probe) {
 
 	if _, found, err := p.Watched.Watch(t.Context(), watch.ID); found || err != nil {
 		t.Errorf("a deleted watch: %v, %v", found, err)
+	}
+}
+
+// watchRevoked: a revoked token takes its own webhooks along, and all nodes are told.
+func watchRevoked(t *testing.T, p *probe) {
+	token := exchange.Token{ID: newID(), Name: "ann", Hash: "ff", CreatedAt: p.now}
+	p.ok(p.Records.CreateToken(t.Context(), token))
+	turn := p.message("m1")
+	turn.Reference = "task 1"
+	mine, other := p.watch(turn, "one"), p.watch(turn, "two")
+	mine.Principal = "inbox.example token:" + token.ID
+	p.ok(p.Watched.PutWatch(t.Context(), mine))
+	p.ok(p.Watched.PutWatch(t.Context(), other))
+
+	p.ok(p.Records.RevokeToken(t.Context(), token.ID))
+	if _, found, err := p.Watched.Watch(t.Context(), mine.ID); found || err != nil {
+		t.Errorf("the webhook of a revoked token: %v, %v", found, err)
+	}
+	if _, found, err := p.Watched.Watch(t.Context(), other.ID); !found || err != nil {
+		t.Errorf("another one: %v, %v", found, err)
 	}
 }
 
