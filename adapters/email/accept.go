@@ -30,8 +30,9 @@ const maxReceived = 50
 // inbox takes mails in: it checks them, verifies their senders, and hands a message to each recipient.
 type inbox struct {
 	*site
-	verifier *verifier
-	reporter *reporter
+	verifier   *verifier
+	reporter   *reporter
+	recipients *recipients
 }
 
 func resultOfCode(code int) string {

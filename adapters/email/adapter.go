@@ -92,7 +92,7 @@ func New(options Options) (*Adapter, error) {
 
 	verifier := &verifier{site: s, tries: newTryCounter(s.now), checker: checker}
 	a.recipients = &recipients{site: s, tokens: tokens, reporter: reporter}
-	a.inbox = &inbox{site: s, verifier: verifier, reporter: reporter}
+	a.inbox = &inbox{site: s, verifier: verifier, reporter: reporter, recipients: a.recipients}
 	a.server.recipients, a.server.inbox = a.recipients, a.inbox
 	return a, nil
 }

@@ -1,6 +1,7 @@
 package email
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -18,7 +19,8 @@ import (
 
 // A signed mail proves who wrote it, to everyone who ever sees it, and each of them can send it on. It counts as a request to a
 // recipient only if something says that its author meant this recipient: the To and Cc fields under the signature that proves From, or
-// the envelope, sent by a server of the author's domain (decision 0130).
+// the envelope, sent by a server of the author's domain (decision 0130). A field of the header that decides something counts only under the
+// same proof (decision 0150): the signature covers it, or the whole mail came from that server.
 
 // Bounds of the age of a signature. A mail may wait for days in queues; the clock of a mail program, and a draft in an outbox, may be
 // further off than the clock of the server that signs.
@@ -32,7 +34,28 @@ const (
 type addressing struct {
 	by        string                    // AddressedRecipient or AddressedEnvelope; empty = nothing proves it
 	signature *authentication.Signature // the aligned signature that counts for the recipient; nil = none does
+	direct    bool                      // a server of the author's domain sent the mail here, so all of its header is the author's
 	why       string                    // why nothing proves it
+}
+
+// covers reports whether what proves the mail protects every instance of a field; name is in lower case.
+func (a addressing) covers(name string) bool {
+	return a.direct || a.signature != nil && a.signature.Covers(name)
+}
+
+// counts reports whether a field of the mail may decide something: it is the author's, or nothing of the mail is proven. Name is in lower
+// case.
+func (a *arrival) counts(name string) bool {
+	return !a.sender.verified() || a.sender.addressing.covers(name)
+}
+
+// subject returns the subject where it is the author's. The lowest instance is read, so a field that was added on top changes nothing.
+func (a *arrival) subject() string {
+	signature := a.sender.addressing.signature
+	if !a.counts("subject") && (signature == nil || !signature.CoversLowest("subject")) {
+		return ""
+	}
+	return a.fields.Decoded("Subject")
 }
 
 // forRecipient returns the mail as it counts for one recipient: a sender who did not write to it is unproven there.
@@ -47,7 +70,7 @@ func (i *inbox) forRecipient(ctx context.Context, mail *arrival, to recipient) (
 		if err != nil {
 			return nil, err
 		}
-		if again && !i.sentByAuthor(mail, to) { // a domain's own server does send the same words twice in a second
+		if again && !found.direct { // a domain's own server does send the same words twice in a second
 			found.by, found.why = "", "its signature does not cover Message-ID, and it was received before under another one"
 		}
 	}
@@ -75,20 +98,24 @@ func (i *inbox) hiddenByTrouble(mail *arrival) bool {
 }
 
 func (i *inbox) addressing(mail *arrival, to recipient) addressing {
-	found := addressing{why: "no signature of the author's domain covers To and Cc, and no server of it sent the mail here"}
+	found := addressing{
+		direct: i.sentByAuthor(mail, to),
+		why:    "no signature of the author's domain covers To and Cc, and no server of it sent the mail here",
+	}
 	for _, signature := range mail.sender.DMARC.Signatures {
-		named, fresh := i.signedFor(mail, to, signature), freshlySigned(mail, signature)
+		named, why := i.signedFor(mail, to, signature), cmp.Or(freshlySigned(mail, signature), openReading(mail.fields, signature))
 		switch {
-		case named && fresh == "":
-			return addressing{by: identity.AddressedRecipient, signature: signature}
+		case named && why == "":
+			found.by, found.signature, found.why = identity.AddressedRecipient, signature, ""
+			return found
 		case named:
-			found.why = fresh
+			found.why = why
 		case signature.Covers("to") && signature.Covers("cc"):
 			found.why = "its signed To and Cc name others"
 		}
 	}
 
-	if i.sentByAuthor(mail, to) {
+	if found.direct {
 		found.by, found.why = identity.AddressedEnvelope, ""
 		if len(mail.sender.DMARC.Signatures) > 0 {
 			found.signature = mail.sender.DMARC.Signatures[0]
@@ -109,6 +136,44 @@ func (i *inbox) signedFor(mail *arrival, to recipient, signature *authentication
 
 	covered := signature.Covers("resent-to") && signature.Covers("resent-cc") && signature.Covers("resent-from")
 	return covered && !resentByOther(mail) && i.named(mail, to, "Resent-To", "Resent-Cc")
+}
+
+// openReading returns why others than the author may have said how the body is read; empty = they did not. Without these fields a body is
+// plain text (RFC 2045, section 5.2), and who has a mail can remove what no signature covers. So a field needs none that says the same.
+func openReading(fields message.Header, signature *authentication.Signature) string {
+	for _, field := range []struct {
+		name  string
+		plain func(string) bool
+	}{{"Content-Type", plainType}, {"Content-Transfer-Encoding", plainEncoding}, {"Content-Disposition", plainDisposition}} {
+		changes := func(f message.Field) bool { return !field.plain(f.Text()) }
+		if !signature.Covers(strings.ToLower(field.name)) && slices.ContainsFunc(fields.All(field.name), changes) {
+			return "its signature does not cover " + field.name + ", so anyone who has the mail can make another text of its body"
+		}
+	}
+	return ""
+}
+
+// plainType reports whether a Content-Type is that of a text of which all is shown as it stands.
+func plainType(value string) bool {
+	media, parameters := message.MediaType(value, "text/plain")
+	for name, value := range parameters {
+		switch value = strings.ToLower(value); {
+		case name == "format":
+		case name == "charset" && (value == "utf-8" || value == "us-ascii" || strings.HasPrefix(value, "iso-8859-") || strings.HasPrefix(value, "windows-125")):
+		default:
+			return false
+		}
+	}
+	return media == "text/plain"
+}
+
+func plainEncoding(value string) bool {
+	return slices.Contains([]string{"7bit", "8bit", "binary"}, strings.ToLower(value))
+}
+
+func plainDisposition(value string) bool {
+	disposition, parameters := message.MediaType(value, "inline")
+	return disposition == "inline" && len(parameters) == 0
 }
 
 // sentByAuthor reports whether a server of the author's domain sent the mail here (RFC 7208) and not for another mailbox of that domain,

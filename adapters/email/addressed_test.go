@@ -104,10 +104,26 @@ func TestWhoAMailIsMeantFor(t *testing.T) {
 			t.Helper()
 			return strings.Replace(over("From:Subject:Date:Message-ID", "To: bob@sender.test")(t), "To: bob@sender.test", "To: echo@inbox.test", 1)
 		}, spf: own, from: "bob+caf_=echo=inbox.test@sender.test"},
-		"To is not in h=, sent by the author": {mail: over("From:Subject:Date:Message-ID"), spf: own, from: "ann@sender.test", want: identity.AddressedEnvelope},
-		"unsigned, sent by the domain":        {mail: func(*testing.T) string { return emailtest.Letter("x") }, spf: own, from: "ann@sender.test", want: identity.AddressedEnvelope},
-		"old, but sent by the domain":         {mail: signed("Date: Tue, 05 Mar 2019 10:00:00 +0000"), spf: own, from: "ann@sender.test", want: identity.AddressedEnvelope},
-		"an added To, but sent by the domain": {mail: added("To: eve@far.test"), spf: own, from: "ann@sender.test", want: identity.AddressedEnvelope},
+		"To is not in h=, sent by the author":          {mail: over("From:Subject:Date:Message-ID"), spf: own, from: "ann@sender.test", want: identity.AddressedEnvelope},
+		"unsigned, sent by the domain":                 {mail: func(*testing.T) string { return emailtest.Letter("x") }, spf: own, from: "ann@sender.test", want: identity.AddressedEnvelope},
+		"old, but sent by the domain":                  {mail: signed("Date: Tue, 05 Mar 2019 10:00:00 +0000"), spf: own, from: "ann@sender.test", want: identity.AddressedEnvelope},
+		"an added To, but sent by the domain":          {mail: added("To: eve@far.test"), spf: own, from: "ann@sender.test", want: identity.AddressedEnvelope},
+		"several parts, and Content-Type is not in h=": {mail: over("From:To:Cc:Subject:Date:Message-ID", "Content-Type: multipart/mixed; boundary=b")},
+		"so, and sent by the author":                   {mail: over("From:To:Cc:Subject:Date:Message-ID", "Content-Type: multipart/mixed; boundary=b"), spf: own, from: "ann@sender.test", want: identity.AddressedEnvelope},
+		"HTML, and Content-Type is not in h=":          {mail: over("From:To:Date", "Content-Type: text/html")},
+		"an unsigned charset that changes letters":     {mail: over("From:To:Date", "Content-Type: text/plain; charset=utf-16")},
+		"an unsigned type that cannot be read":         {mail: over("From:To:Date", "Content-Type: text plain")},
+		"an unsigned name of a file":                   {mail: over("From:To:Date", "Content-Type: text/plain; name=x.txt")},
+		"unsigned flowed text":                         {mail: over("From:To:Date", `Content-Type: text/plain; charset="ISO-8859-1"; format=flowed`), want: identity.AddressedRecipient},
+		"an unsigned second Content-Type":              {mail: added("Content-Type: text/html"), want: ""},
+		"an unsigned transfer encoding":                {mail: added("Content-Transfer-Encoding: quoted-printable")},
+		"an unsigned encoding that encodes nothing":    {mail: added("Content-Transfer-Encoding: 8Bit"), want: identity.AddressedRecipient},
+		"an unsigned disposition":                      {mail: added("Content-Disposition: attachment; filename=x.txt")},
+		"an unsigned disposition that changes nothing": {mail: added("Content-Disposition: inline"), want: identity.AddressedRecipient},
+		"several parts, and another signature covers Content-Type": {mail: func(t *testing.T) string {
+			t.Helper()
+			return signedOver(t, emailtest.Signed(t, emailtest.Letter("--b\n\nx\n--b--", "Content-Type: multipart/mixed; boundary=b")), "From", "To", "Date")
+		}, want: identity.AddressedRecipient},
 		"a second signature covers To": {mail: func(t *testing.T) string {
 			t.Helper()
 			return signedOver(t, emailtest.Signed(t, emailtest.Letter("x")), "From")
@@ -260,6 +276,108 @@ func TestASignedMailIsReadOnce(t *testing.T) {
 				t.Errorf("proven %v; want %v", proven, row.proven)
 			}
 		})
+	}
+}
+
+// TestAFieldCountsUnderTheProof: of a mail that is proven, a field decides something only if the signature covers it or the author's own
+// server sent the mail. Others who have the mail write what they like beside it.
+func TestAFieldCountsUnderTheProof(t *testing.T) {
+	const own = "01936f2a-0000-7000-8000-000000000001@inbox.test"
+	names := []string{"From", "To", "Cc", "Subject", "Date", "Message-ID", "MIME-Version", "Content-Type", "In-Reply-To", "References", "Reply-To"}
+	joins := func(in, first exchange.Inbound) bool { return in.Message.ThreadID == first.Message.ThreadID }
+	for field, row := range map[string]struct {
+		value  string
+		counts func(in, first exchange.Inbound) bool
+	}{
+		"In-Reply-To": {"<m1@sender.test>", func(in, first exchange.Inbound) bool {
+			return joins(in, first) && in.Message.InReplyTo == "m1@sender.test"
+		}},
+		"References": {"<m1@sender.test> <" + own + ">", func(in, first exchange.Inbound) bool {
+			return joins(in, first) && in.Message.InReplyTo == own && len(routeOf(t, in).References) == 2 && !in.AnswerOf.IsZero()
+		}},
+		"Message-ID": {"<root@x.test>", joins}, // the root of the first mail
+		"Reply-To":   {"desk@sender.test", func(in, _ exchange.Inbound) bool { return routeOf(t, in).ReplyTo != nil }},
+		"Subject": {"Pay eve", func(in, _ exchange.Inbound) bool {
+			return strings.Contains(in.Message.Parts[0].Content, "Pay eve") && in.Message.Surface.Subject == "Pay eve" && routeOf(t, in).Subject == "Pay eve"
+		}},
+	} {
+		for _, by := range []struct {
+			name, from string
+			signed     bool
+			counts     bool
+		}{
+			{"signed", "eve@far.test", true, true},
+			{"not signed", "eve@far.test", false, false},
+			{"not signed, sent by the author", "ann@sender.test", false, true},
+		} {
+			t.Run(field+" "+by.name, func(t *testing.T) {
+				s := start(t, nil)
+				s.names.Text("sender.test", "v=spf1 ip4:127.0.0.1 -all")
+				w := s.greet()
+				w.send("ann@sender.test", []string{"echo@inbox.test"}, emailtest.Signed(t, emailtest.Letter("My PIN is 4711.", "References: <root@x.test>")), "250")
+				first := s.engine.Only(t)
+
+				lines := []string{"Cc: eve@far.test", field + ": " + row.value}
+				if field != "Message-ID" {
+					lines = append(lines, "Message-ID: <m2@sender.test>")
+				}
+				covered := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == field && !by.signed })
+				w.send(by.from, []string{"echo@inbox.test"}, signedOver(t, emailtest.Letter("Hello both", lines...), covered...), "250")
+
+				in := s.engine.All()[1]
+				if counts := row.counts(in, first); counts != by.counts || !in.Message.Sender.Verified {
+					t.Errorf("counts %v, sender proven %v: %+v", counts, in.Message.Sender.Verified, in.Message)
+				}
+			})
+		}
+	}
+}
+
+// TestAThreadTagCountsForWhomTheAuthorWroteTo: an address that was seen in an earlier mail opens nothing for a mail that its author sent
+// to the agent's plain address.
+func TestAThreadTagCountsForWhomTheAuthorWroteTo(t *testing.T) {
+	s := start(t, func(o *Options) { o.ThreadTags = true })
+	w := s.greet()
+	w.send("ann@sender.test", []string{"echo@inbox.test"}, emailtest.Signed(t, emailtest.Letter("My PIN is 4711.")), "250")
+	first := s.engine.Only(t)
+	reply := replyTo(first, normalized.Text("an answer"))
+	s.engine.replies[reply.ID+"@inbox.test"] = 0
+	back := s.adapter.outbox.renderer.threadAddress(reply.ID, "echo")
+
+	for i, row := range []struct {
+		to    string
+		joins bool
+	}{{"echo@inbox.test", false}, {back, true}} {
+		mail := emailtest.Letter("Hello both", "To: "+row.to, "Cc: eve@far.test", fmt.Sprintf("Message-ID: <again%d@sender.test>", i))
+		w.send("eve@far.test", []string{back}, emailtest.Signed(t, mail), "250")
+		if in := s.engine.All()[i+1]; (in.Message.ThreadID == first.Message.ThreadID) != row.joins || !in.Message.Sender.Verified {
+			t.Errorf("signed to %s: %+v", row.to, in.Message)
+		}
+	}
+}
+
+// TestAnAnswerNamesOneParent: who answers several mails, or says so in a way that cannot be read, answers none.
+func TestAnAnswerNamesOneParent(t *testing.T) {
+	const own = "01936f2a-0000-7000-8000-000000000001@inbox.test"
+	s := start(t, nil)
+	w := s.greet()
+	for i, row := range []struct {
+		lines []string
+		want  string
+	}{
+		{[]string{"In-Reply-To: <" + own + ">"}, own},
+		{[]string{"In-Reply-To: <bait@far.test>", "References: <" + own + ">"}, "bait@far.test"},
+		{[]string{"References: <m0@sender.test> <" + own + ">"}, own},
+		{[]string{"References: <" + own + "> <bait@far.test>"}, ""},
+		{[]string{"In-Reply-To: <one@far.test> <two@far.test>", "References: <" + own + ">"}, ""},
+		{[]string{"In-Reply-To: <no id>", "References: <" + own + ">"}, ""},
+		{nil, ""},
+	} {
+		mail := emailtest.Letter("Approve", append(row.lines, fmt.Sprintf("Message-ID: <a%d@sender.test>", i))...)
+		w.send("ann@sender.test", []string{"echo@inbox.test"}, emailtest.Signed(t, mail), "250")
+		if got := s.engine.All()[i].Message.InReplyTo; got != row.want {
+			t.Errorf("%v: answers %q; want %q", row.lines, got, row.want)
+		}
 	}
 }
 

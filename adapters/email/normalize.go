@@ -48,7 +48,8 @@ func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Conten
 	named := i.named(mail, to, "To", "Cc", "Resent-To", "Resent-Cc")
 	claims := mail.sender.claims(mail.env, named)
 	sender := i.senderOf(mail, to, claims)
-	thread, err := i.thread(ctx, mail, to, sender, own)
+	parents := i.parentsOf(mail)
+	thread, err := i.thread(ctx, mail, to, parents, sender, own)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
@@ -60,12 +61,12 @@ func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Conten
 		to.answered = "" // the tag is someone else's: it opens nothing
 	}
 
-	parts, err := messageParts(shared, mail.fields.Decoded("Subject"), thread.parent.Subject)
+	parts, err := messageParts(shared, mail.subject(), thread.parent.Subject)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
 
-	kept := i.route(mail, to, message.ID(mail.fields), named)
+	kept := i.route(mail, to, parents, message.ID(mail.fields), named)
 	notes, err := json.Marshal(kept)
 	if err != nil {
 		return exchange.Inbound{}, fmt.Errorf("encode route: %w", err)
@@ -73,14 +74,14 @@ func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Conten
 
 	in := exchange.Inbound{
 		Message: normalized.Message{
-			ID: own, ThreadID: thread.id, InReplyTo: parentsOf(mail.fields).parent,
+			ID: own, ThreadID: thread.id, InReplyTo: parents.parent,
 			Sender: sender, Recipient: to.address, Parts: parts,
 			RecipientCapabilities: capabilities(), ReceivedVia: normalized.ViaEmail,
 			ReceivedAt: identity.At(mail.env.received), Raw: normalized.Raw{MediaType: "message/rfc822"},
 			Surface: surfaceOf(mail, to),
 		},
 		Audience: i.audience(sender, kept), Original: i.original(mail), Channel: ChannelName, Route: notes, Repeats: true, NoReply: i.automatic(mail, to, named),
-		AnswerOf: i.answerOf(mail.fields), Opens: thread.begins, Client: mail.env.client(),
+		AnswerOf: i.answeredAt(parents.parent), Opens: thread.begins, Client: mail.env.client(),
 		FromAgent: mail.fields.Has(chainField) || autoSubmitted(mail.fields) != "",
 		Rejected:  i.verifier.rejected(mail.sender),
 	}
@@ -207,8 +208,7 @@ func (i *inbox) named(mail *arrival, to recipient, names ...string) bool {
 	return false
 }
 
-func (i *inbox) route(mail *arrival, to recipient, id string, named bool) route {
-	parents := parentsOf(mail.fields)
+func (i *inbox) route(mail *arrival, to recipient, parents parentage, id string, named bool) route {
 	references := parents.references
 	if len(references) == 0 && parents.parent != "" {
 		references = []string{parents.parent}
@@ -224,7 +224,7 @@ func (i *inbox) route(mail *arrival, to recipient, id string, named bool) route 
 	return route{
 		Version: 1, Lists: lists, Local: to.local, Tag: to.tag, From: mail.sender.from, ReplyTo: replyTo, ReplySigned: replySigned, Unfollowed: unfollowed,
 		To: i.others(mail.addresses("To")), Cc: i.others(mail.addresses("Cc")),
-		Subject: mail.fields.Decoded("Subject"), MessageID: id, References: references,
+		Subject: mail.subject(), MessageID: id, References: references,
 		Body: mail.bodyDigest()[:32], Topic: mail.fields.Decoded("Thread-Topic"), Index: threadIndexOf(mail.fields), Verified: mail.sender.verified(),
 		// An agent that is in neither field was told in secret: an answer to all would show it.
 		ReplyAll: named && lists == nil && mail.sender.verified() && i.options.RepliesToAll != nil && i.options.RepliesToAll(to.agent),
@@ -249,8 +249,9 @@ const (
 )
 
 // safeReplyTo returns the Reply-To address where it cannot turn the agent into a reflector: a sender who signs may name
-// any address there, so the address must belong to the organization of the sender, who was proven. signed reports whether the
-// aligned signature covers the field; unfollowed is the address that is not written to.
+// any address there, so the address must belong to the organization of the sender, who was proven and wrote the field: neighbours at a large
+// provider are of one organization. signed reports whether the aligned signature covers the field; unfollowed is the address that is not
+// written to.
 func (i *inbox) safeReplyTo(mail *arrival, to recipient) (safe *message.Mailbox, signed bool, unfollowed string) {
 	boxes := mail.addresses("Reply-To")
 	if len(boxes) == 0 || len(boxes) == 1 && boxes[0].Key() == mail.sender.from.Key() {
@@ -258,7 +259,7 @@ func (i *inbox) safeReplyTo(mail *arrival, to recipient) (safe *message.Mailbox,
 	}
 
 	refused := boxes[0].Address()
-	if len(mail.fields.All("Reply-To")) != 1 || len(boxes) != 1 || boxes[0].Domain == i.domain || !mail.sender.verified() {
+	if len(mail.fields.All("Reply-To")) != 1 || len(boxes) != 1 || boxes[0].Domain == i.domain || !mail.sender.verified() || !mail.counts("reply-to") {
 		return nil, false, refused
 	}
 
@@ -361,15 +362,12 @@ func digestOf(mail []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// maxSubject bounds the subject that an agent gets, in runes.
-const maxSubject = 998
-
 // surfaceOf is what the header says beyond the contract: what the sender wrote, for the agent to read. Who was only in the
 // envelope (Bcc) appears nowhere.
 func surfaceOf(mail *arrival, to recipient) *normalized.Surface {
 	fields := mail.fields
 	surface := &normalized.Surface{
-		Channel: normalized.ViaEmail, Subject: message.Clean(message.DecodeWords(fields.Get("Subject")), maxSubject), Date: dateOf(fields), Tag: to.tag,
+		Channel: normalized.ViaEmail, Subject: mail.subject(), Date: dateOf(fields), Tag: to.tag,
 		ListID: listID(fields), Language: text.BestLanguage(fields.Get("Content-Language")),
 	}
 	surface.AddRecipients(&surface.To, surfaceRecipients(mail.addresses("To"))...)

@@ -215,7 +215,7 @@ func (r *reporter) byMessageID(ctx context.Context, mail *arrival, report bounce
 	for _, one := range report.Recipients {
 		address := cmp.Or(one.Original, one.Address)
 		domain := domainOf(address)
-		if domain == "" || !authentication.SameRegistered(domain, mail.sender.from.Domain) {
+		if domain == "" || !authentication.SameRegistered(domain, mail.sender.from.Domain) || !r.vouched(ctx, mail, address) {
 			continue
 		}
 
@@ -285,11 +285,25 @@ func (r *reporter) noteRecipient(ctx context.Context, mail *arrival, path return
 	return r.deliveries.Bounced(ctx, event)
 }
 
-// vouched reports whether the organization of an address sent the report about it: one signature of it, or SPF for the peer. From of a
-// report is often no one.
+// vouched reports whether the organization of an address says what a report does: SPF for a peer that brings it from the null sender,
+// because From of a report is often no one, or a signature of it under a name that speaks for the address. Its customers get their mail
+// signed as well.
 func (r *reporter) vouched(ctx context.Context, mail *arrival, address string) bool {
 	peer, domain := mail.env.connection(), domainOf(address)
-	return r.checker.Check(ctx, peer, domain, mail.fields, mail.mail).Vouches() || peer.From == "" && r.checker.Permits(ctx, peer, domain)
+	found := r.checker.Check(ctx, peer, domain, mail.fields, mail.mail)
+	if peer.From == "" && (found.DMARC.Envelope == authentication.Pass || r.checker.Permits(ctx, peer, domain)) {
+		return true
+	}
+
+	from, err := message.ParseFrom(mail.fields)
+	return err == nil && len(found.DMARC.Signatures) > 0 && speaksFor(from, address)
+}
+
+// speaksFor reports whether a mailbox is the address itself, or one that mail servers of its organization write from (RFC 5321, section 4.5.1):
+// no customer has it.
+func speaksFor(from message.Mailbox, address string) bool {
+	role := strings.EqualFold(from.Local, "mailer-daemon") || strings.EqualFold(from.Local, "postmaster")
+	return from.Key() == message.AddressKey(address) || role && authentication.SameRegistered(from.Domain, domainOf(address))
 }
 
 // alive ends the suppression of an address from which a proven mail came that makes no turn. Where it makes one, the turn does: see

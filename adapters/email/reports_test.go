@@ -141,6 +141,11 @@ func (o *office) with(do func()) {
 	do()
 }
 
+// sentBy writes another author into a report.
+func sentBy(author, report string) string {
+	return strings.Replace(report, "From: Mail Delivery <mailer-daemon@sender.test>", "From: "+author, 1)
+}
+
 func TestReportsAreMatched(t *testing.T) {
 	for name, c := range map[string]struct {
 		delivery  string // whose bounce address it comes to; empty = the given one
@@ -277,9 +282,38 @@ func TestReportsAreMatched(t *testing.T) {
 		},
 			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryComplaint, Reason: "reported as unwanted: abuse"}},
 			failures: []string{"ann@sender.test soft"}},
-		"a complaint with our return path": {to: "abuse@inbox.test", signed: true, mail: func(s *setup) string {
+		"a complaint of a customer of the organization": {to: "abuse@inbox.test", signed: true, mail: func(s *setup) string {
 			_, from := s.adapter.outbox.tokens.ReturnPath(oneDelivery, "ann@sender.test")
 			return emailtest.Complaint("Original-Mail-From: <" + from + ">\nOriginal-Rcpt-To: ann@sender.test\n")
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryComplaint, Reason: "reported as unwanted: abuse"}},
+			failures: []string{"ann@sender.test soft"}},
+		"signed by a customer of the organization": {delivery: oneDelivery, signed: true, mail: func(*setup) string {
+			return sentBy("Eve <eve@sender.test>", emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1")))
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
+			failures: []string{"ann@sender.test soft"}},
+		"signed by a customer who is called like a server": {delivery: oneDelivery, signed: true, mail: func(*setup) string {
+			return sentBy("MAILER-DAEMON <mailer-daemon.eve@sender.test>", emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1")))
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
+			failures: []string{"ann@sender.test soft"}},
+		"signed, of the mailbox itself": {delivery: oneDelivery, signed: true, mail: func(*setup) string {
+			return sentBy("Ann <Ann@sender.test>", emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1")))
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
+			failures: []string{"ann@sender.test hard"}},
+		"signed, of the postmaster of a host": {delivery: oneDelivery, signed: true, mail: func(*setup) string {
+			return sentBy("Postmaster@mx.sender.test", emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1")))
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
+			failures: []string{"ann@sender.test hard"}},
+		"by the Message-ID, of a customer": {to: "echo@inbox.test", signed: true, forAgents: 1, mail: func(*setup) string {
+			return sentBy("Eve <eve@sender.test>", emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1")))
+		}},
+		"a complaint with our return path": {to: "abuse@inbox.test", signed: true, mail: func(s *setup) string {
+			_, from := s.adapter.outbox.tokens.ReturnPath(oneDelivery, "ann@sender.test")
+			return strings.Replace(emailtest.Complaint("Original-Mail-From: <"+from+">\nOriginal-Rcpt-To: ann@sender.test\n"), "fbl@sender.test", "postmaster@sender.test", 1)
 		},
 			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryComplaint, Reason: "reported as unwanted: abuse"}},
 			failures: []string{"ann@sender.test complaint"}},

@@ -21,18 +21,29 @@ const (
 	maxLookups = 20
 )
 
-// parentage is what a mail says about the mails before it.
+// parentage is what a mail says about the mails before it, as far as its author said so.
 type parentage struct {
 	parent     string // In-Reply-To when it is exactly one id
 	references []string
 }
 
-func parentsOf(fields message.Header) parentage {
+// parentsOf reads In-Reply-To and References. Some mail programs write References alone, which end with the mail that is answered (RFC 5322,
+// section 3.6.4).
+func (i *inbox) parentsOf(mail *arrival) parentage {
 	var p parentage
-	if ids := message.IDs(fields.Get("In-Reply-To")); len(ids) == 1 {
-		p.parent = ids[0]
+	if mail.counts("references") {
+		p.references = message.IDs(mail.fields.Get("References"))
 	}
-	p.references = message.IDs(fields.Get("References"))
+
+	switch ids := message.IDs(mail.fields.Get("In-Reply-To")); {
+	case !mail.counts("in-reply-to"):
+	case len(ids) == 1:
+		p.parent = ids[0]
+	case !mail.fields.Has("In-Reply-To") && len(p.references) > 0:
+		if last := p.references[len(p.references)-1]; !i.answeredAt(last).IsZero() {
+			p.parent = last
+		}
+	}
 	return p
 }
 
@@ -44,13 +55,13 @@ type conversation struct {
 }
 
 // thread decides which conversation a mail belongs to: that of the mail it answers, if its sender wrote that one or was addressed
-// in it, otherwise one of the sender's own. Message ids travel in plain sight, so that the id of a mail opens nothing.
+// in it, otherwise one of the sender's own. Message ids travel in plain sight, so that the id of a mail opens nothing, and a field that
+// others may have written names no conversation of the author.
 //
 // A conversation that began before the agent was copied in holds together by its root: the name that the sender gives it.
-func (i *inbox) thread(ctx context.Context, mail *arrival, to recipient, sender normalized.Sender, id string) (conversation, error) {
-	parents := parentsOf(mail.fields)
+func (i *inbox) thread(ctx context.Context, mail *arrival, to recipient, parents parentage, sender normalized.Sender, id string) (conversation, error) {
 	candidates := parents.ids()
-	if to.answered != "" {
+	if to.answered != "" && i.namesTag(mail, to) {
 		candidates = append(candidates, to.answered+"@"+i.domain)
 	}
 
@@ -66,10 +77,26 @@ func (i *inbox) thread(ctx context.Context, mail *arrival, to recipient, sender 
 	}
 
 	root := id
-	if len(parents.references) > 0 {
+	switch {
+	case len(parents.references) > 0:
 		root = parents.references[0]
+	case !mail.counts("message-id"):
+		root = digestOf(mail.mail) + "@" + i.domain
 	}
-	return conversation{id: exchange.ConversationID(ChannelName, to.agent, sender.Principal(), root), begins: root == id}, nil
+	return conversation{
+		id: exchange.ConversationID(ChannelName, to.agent, sender.Principal(), root), begins: len(parents.references) == 0 || root == id,
+	}, nil
+}
+
+// namesTag reports whether the author wrote to the address with the thread tag. The envelope alone says that only if it is the author's.
+func (i *inbox) namesTag(mail *arrival, to recipient) bool {
+	if !mail.sender.verified() || mail.sender.addressing.direct {
+		return true
+	}
+	return slices.ContainsFunc(slices.Concat(mail.addresses("To"), mail.addresses("Cc")), func(box message.Mailbox) bool {
+		local, tag := splitTag(box.Local)
+		return box.Domain == i.domain && local == to.local && i.recipients.answeredReply(local, tag) == to.answered
+	})
 }
 
 // ids are those of the mails before, nearest first: In-Reply-To, then References from the last to the first.
@@ -140,10 +167,9 @@ func readRoute(raw json.RawMessage) (route, bool) {
 	return notes, err == nil && notes.Version == 1
 }
 
-// answerOf returns when the answer of ours was made to which a mail answers: our ids tell their time. Zero = it answers none
-// of ours.
-func (i *inbox) answerOf(fields message.Header) time.Time {
-	replyID, domain := ReplyIDOf(parentsOf(fields).parent)
+// answeredAt returns when the answer of ours was made that has a Message-ID: our ids tell their time. Zero = it is none of ours.
+func (i *inbox) answeredAt(messageID string) time.Time {
+	replyID, domain := ReplyIDOf(messageID)
 	id, err := uuid.Parse(replyID)
 	if err != nil || id.Version() != 7 || !strings.EqualFold(domain, i.domain) {
 		return time.Time{}

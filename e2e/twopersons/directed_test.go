@@ -94,6 +94,41 @@ var sequences = []sequence{
 		r.write("mail", note{author: r.eve, agent: shop, text: refund})
 		r.lure(r.eve, shop, r.fresh(r.eve), "Approve")
 	}},
+	{"approver's answer that names two mails decides nothing", false, func(r *run) {
+		r.write("mail", note{author: r.eve, agent: shop, text: refund})
+		r.misled(shop, "In-Reply-To: <two@eve.test> <three@eve.test>", r.requestOf(shop), "bait@eve.test")
+	}},
+	{"approver's answer to a mail without a name decides nothing", false, func(r *run) {
+		r.write("mail", note{author: r.eve, agent: shop, text: refund})
+		r.misled(shop, "", r.requestOf(shop), "bait@eve.test")
+		r.misled(shop, "In-Reply-To: <no id>", r.requestOf(shop))
+	}},
+	{"approver's answer to the address of the conversation alone decides nothing", false, func(r *run) {
+		r.write("mail", note{author: r.eve, agent: shop, text: refund})
+		r.misled(r.tagOf(r.boss), "")
+		r.misled(r.tagOf(r.boss), "In-Reply-To: <two@eve.test> <three@eve.test>", "bait@eve.test")
+	}},
+	{"field that nobody signed opens no conversation: In-Reply-To", false, func(r *run) {
+		first := r.write("mail", note{author: r.ann, agent: parrot, text: "My PIN is 4711."})
+		r.overtake(r.eve, r.ann, "In-Reply-To: <"+first.id+">", first.word)
+	}},
+	{"field that nobody signed opens no conversation: References", false, func(r *run) {
+		first := r.write("mail", note{author: r.ann, agent: parrot, text: "My PIN is 4711."})
+		r.overtake(r.eve, r.ann, "References: <"+first.id+">", first.word)
+	}},
+	{"field that nobody signed leads no answer to a neighbour", true, func(r *run) {
+		first := r.write("mail", note{author: r.ann, agent: parrot, text: "My PIN is 4711."})
+		r.overtake(r.eve, r.ann, "Reply-To: "+r.eve.mail+"\r\nIn-Reply-To: <"+first.id+">", first.word)
+	}},
+	{"field that nobody signed makes no other words of a mail", false, func(r *run) {
+		r.misread(r.eve, r.ann)
+	}},
+	{"neighbour's report stops no mail, however it is signed", true, func(r *run) {
+		for range 6 {
+			r.write("mail", note{author: r.ann, agent: parrot, cc: []*person{r.eve}, text: "is for both."})
+		}
+		r.report(r.eve, r.ann)
+	}},
 	{"approver's answer with the quoted link gives the agent no key", false, func(r *run) {
 		r.write("mail", note{author: r.ann, agent: clerk, text: "Hello."})
 		for _, one := range r.asked {

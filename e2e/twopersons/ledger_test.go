@@ -118,6 +118,13 @@ func (l *ledger) faultf(format string, arguments ...any) {
 	l.addf(format, arguments...)
 }
 
+// runOf returns what the run of a message was given.
+func (l *ledger) runOf(own *word) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.given[own]
+}
+
 func (l *ledger) addf(format string, arguments ...any) {
 	l.faults = append(l.faults, fmt.Sprintf(format, arguments...))
 }

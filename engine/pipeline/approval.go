@@ -316,11 +316,12 @@ func (s *approver) verdict(ctx context.Context, turn exchange.TurnRecord, asked 
 }
 
 // answersUs reports whether a message in the conversation about an approval answers what we said there. Someone who learned
-// of the conversation can bring a message of their own into it; an answer to that one decides nothing. Shown is the digest of what
-// the answered message shows, if it showed the request again.
+// of the conversation can bring a message of their own into it; an answer to that one decides nothing, and neither does a message that
+// names none that it answers: it may be one to theirs. Shown is the digest of what the answered message shows, if it showed the request
+// again.
 func (s *approver) answersUs(ctx context.Context, turn exchange.TurnRecord, asked *question) (shown string, direct bool, err error) {
 	if asked == nil || turn.Message.InReplyTo == "" {
-		return "", asked != nil, nil
+		return "", false, nil
 	}
 
 	answeredID, found, err := s.options.Store.AnsweredWith(ctx, turn.Agent, turn.Message.InReplyTo)

@@ -227,9 +227,7 @@ func TestDeniedByTextInTheConversation(t *testing.T) {
 		e, _ := approving(t, url, &script{answer: refunds})
 		turn := e.waits(t, message("1"), "approval (refund)")
 		notice := e.told(t)
-		no := from("owner", "o1", notice.Reply.Message.ThreadID)
-		no.Message.Parts = []normalized.Part{normalized.Text("No.\n\nThe server wrote:\n> approve")}
-		confirmed := e.answered(t, no)
+		confirmed := e.answered(t, reply("owner", "o1", notice, "No.\n\nThe server wrote:\n> approve", ""))
 		if words := plain(confirmed.Response); !strings.HasPrefix(words[0], "Denied (") {
 			t.Errorf("the approver reads %q", words)
 		}

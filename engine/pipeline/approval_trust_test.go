@@ -92,10 +92,13 @@ func TestWordAloneDecidesNothing(t *testing.T) {
 			}
 
 			// The same in the conversation about the approval, as an answer to what somebody else brought into it.
-			named := decision("owner", "named "+word, word)
-			named.Message.ThreadID, named.Message.InReplyTo = notice.Reply.Message.ThreadID, "logo@ann.test"
-			if words := plain(e.answered(t, named).Response); !strings.Contains(words[0], "decides nothing") {
-				t.Errorf("%s in an answer to another message: %q", word, words)
+			// Or as one that names nothing that it answers, so that it may be an answer to that.
+			for name, parent := range map[string]string{"named ": "logo@ann.test", "unnamed ": ""} {
+				named := decision("owner", name+word, word)
+				named.Message.ThreadID, named.Message.InReplyTo = notice.Reply.Message.ThreadID, parent
+				if words := plain(e.answered(t, named).Response); !strings.Contains(words[0], "decides nothing") {
+					t.Errorf("%s in an answer to %q: %q", word, parent, words)
+				}
 			}
 			if still, err := e.store.Turn(t.Context(), turn.ID); err != nil || still.State != exchange.StateWaiting {
 				t.Fatalf("%s decided: the turn is %s, %v", word, still.State, err)

@@ -84,11 +84,6 @@ func (r Result) Proof() (method, keyID string) {
 // KeyID returns the DNS name of the key that signed.
 func (s *Signature) KeyID() string { return s.Selector + "._domainkey." + s.Domain }
 
-// Vouches reports whether the domain that the mail was checked for sent it: by a signature or by SPF, whatever its From field says.
-func (r Result) Vouches() bool {
-	return !r.NullMX && (len(r.DMARC.Signatures) > 0 || r.DMARC.Envelope == Pass)
-}
-
 // Check authenticates the From domain of a mail, whose header was read already. The bytes must be those that were received.
 func (c *Checker) Check(ctx context.Context, peer Connection, from string, fields message.Header, mail []byte) Result {
 	ctx, cancel := context.WithTimeout(ctx, CheckTimeout)

@@ -321,7 +321,8 @@ func (k *keyRecord) checkFlags(identity, domain string) *signatureFault {
 
 // believedFields are those that a reader believes.
 var believedFields = []string{
-	"subject", "date", "to", "cc", "message-id", "content-type", "reply-to", "in-reply-to", "references", "resent-from", "resent-to", "resent-cc",
+	"subject", "date", "to", "cc", "message-id", "content-type", "content-transfer-encoding", "content-disposition", "reply-to", "in-reply-to",
+	"references", "resent-from", "resent-to", "resent-cc",
 }
 
 // uncovered names the fields that a reader believes and the signature does not protect. A name in h= covers one instance, the lowest
@@ -338,6 +339,11 @@ func uncovered(fields message.Header, signed []string) []string {
 
 // Covers reports whether the signature protects every instance of one of the fields that a reader believes; name is in lower case.
 func (s *Signature) Covers(name string) bool { return !slices.Contains(s.Uncovered, name) }
+
+// CoversLowest reports whether the signature protects the lowest instance of a field, which is the one that Header.Get reads.
+func (s *Signature) CoversLowest(name string) bool {
+	return containsFold(strings.Split(s.Tags["h"], ":"), name)
+}
 
 func countFold(list []string, text string) (count int) {
 	for _, one := range list {
