@@ -1,6 +1,9 @@
 package twopersons
 
 import (
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -122,9 +125,54 @@ var sequences = []sequence{
 	}},
 }
 
+var linkWord = regexp.MustCompile(`link-[0-9a-z]{16}`)
+
+// linked are the sequences in which ann has the word of a link, and it gets to eve.
+var linked = []sequence{
+	{"word of a link by mail links nobody whom the asker was not asked about", false, func(r *run) {
+		r.write("mail", note{author: r.eve, agent: memory, text: r.linkWord()})
+		r.press(r.eve, r.link(r.eve))
+		r.write("mail", note{author: r.eve, agent: memory, text: "What was said before?"})
+	}},
+	{"word of a link in a post links nobody", false, func(r *run) {
+		word := r.linkWord()
+		r.write("fediverse", note{author: r.ann, agent: memory, public: true, text: "My code word is " + word})
+		r.write("fediverse", note{author: r.eve, agent: memory, text: word})
+		r.press(r.eve, r.link(r.eve))
+		r.write("fediverse", note{author: r.eve, agent: memory, text: "What was said before?"})
+	}},
+	{"word of a link in a mail to several is refused", false, func(r *run) {
+		word, before := r.linkWord(), len(r.ann.links)
+		r.write("fediverse", note{author: r.ann, agent: memory, cc: []*person{r.eve}, text: "My code word is " + word})
+		if len(r.ann.links) != before {
+			r.ledger.faultf("a word that eve has read was accepted")
+		}
+	}},
+	{"asker who agreed to the address is linked", false, func(r *run) {
+		r.write("fediverse", note{author: r.ann, agent: memory, text: r.linkWord()})
+		r.press(r.ann, r.link(r.ann)) // as the second address
+		r.press(r.ann, r.link(r.ann)) // as the asker
+		m := r.write("fediverse", note{author: r.ann, agent: memory, text: "What was said before?"})
+		if given := r.ledger.given[m.word]; !strings.Contains(given, "My PIN is 4711.") {
+			r.ledger.faultf("ann is not linked: %s", given)
+		}
+	}},
+}
+
+// linkWord lets ann ask for a link by mail and agree to it; it returns the word that her page shows.
+func (r *run) linkWord() string {
+	r.write("mail", note{author: r.ann, agent: memory, text: "My PIN is 4711."})
+	r.write("mail", note{author: r.ann, agent: memory, text: link})
+	word := linkWord.FindString(r.press(r.ann, r.link(r.ann)))
+	if word == "" {
+		r.t.Fatalf("the page shows no word")
+	}
+	return word
+}
+
 func TestSequences(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
-		for _, one := range sequences {
+		for _, one := range slices.Concat(sequences, linked) {
 			t.Run(one.name, func(t *testing.T) {
 				r := w.newRun(t, one.neighbours)
 				defer r.end()

@@ -118,6 +118,7 @@ func (l *ledger) faultf(format string, arguments ...any) {
 	l.addf(format, arguments...)
 }
 
+// addf is faultf for a caller that holds the lock.
 func (l *ledger) addf(format string, arguments ...any) {
 	l.faults = append(l.faults, fmt.Sprintf(format, arguments...))
 }
