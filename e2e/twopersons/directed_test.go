@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"inbox/internal/fault"
+	"inbox/operator"
 )
 
 // sequence is a run that is written down. It fails where a rule is broken, as random runs do.
@@ -168,6 +171,60 @@ func (r *run) linkWord() string {
 		r.t.Fatalf("the page shows no word")
 	}
 	return word
+}
+
+// TestOperatorNamesWhoIsAnswered: where several people wait in a conversation, the operator says whom they mean.
+func TestOperatorNamesWhoIsAnswered(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		r := w.newRun(t, false)
+		defer r.end()
+		first := r.write("mail", note{author: r.ann, agent: parrot, cc: []*person{r.eve}, text: "is for both."})
+		one, _ := r.turnOf(first)
+		if !r.takeOver(r.ann, one) {
+			t.Fatal("the operator has not the conversation")
+		}
+		stored, err := r.Store().Turn(r.Context(), one.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conversation := operator.ConversationID{ID: stored.ThreadID, Whole: true}
+
+		r.write("mail", note{author: r.ann, agent: parrot, parent: first.id, text: "My PIN is 4711, for you alone."})
+		if to, err := r.Operator().Takeovers.Addressee(r.Context(), conversation); err != nil || to.To != "@"+r.ann.mail {
+			t.Errorf("ann alone waits: %+v, %v", to, err)
+		}
+		r.write("mail", note{author: r.eve, agent: parrot, parent: first.id, text: "Hello?"})
+		own := r.ledger.word(nil, r.ann)
+		_, err = r.Operator().Takeovers.Reply(r.Context(), conversation, operatorName, operator.WrittenReply{Text: own.text + " says the operator"})
+		if !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), r.ann.mail) || !strings.Contains(err.Error(), r.eve.mail) {
+			t.Errorf("ann and eve wait: %v", err)
+		}
+		r.judge()
+	})
+}
+
+// TestPrivateAnswersAreNoPartOfPublicQuestions: what was answered in private is not in the history of a question whose answer others read.
+func TestPrivateAnswersAreNoPartOfPublicQuestions(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		for channel, first := range map[string]note{"fediverse": {public: true}, "mail": {cc: []*person{nil}}} {
+			t.Run(channel, func(t *testing.T) {
+				r := w.newRun(t, false)
+				defer r.end()
+				if first.cc != nil {
+					first.cc = []*person{r.eve}
+				}
+				first.author, first.agent, first.text = r.ann, parrot, book
+				asked := r.write(channel, first)
+				r.press(r.ann, r.link(r.ann))
+				first.text, first.parent = "And now?", asked.reference
+				again := r.write(channel, first)
+				if given := r.ledger.given[again.word]; given == "" || strings.Contains(given, "and I found") {
+					t.Errorf("the run is given %s", given)
+				}
+				r.judge()
+			})
+		}
+	})
 }
 
 func TestSequences(t *testing.T) {

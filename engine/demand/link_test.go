@@ -178,9 +178,11 @@ func TestWordInTheWrongHands(t *testing.T) {
 		},
 		"others read it": func(b *bench, _ policypart.Issuance, word string) {
 			for name, others := range map[string]func(turn *exchange.TurnRecord){
-				"open":   func(turn *exchange.TurnRecord) { turn.Audience.Open = true },
-				"named":  func(turn *exchange.TurnRecord) { turn.Audience.Parties = []string{"p"} },
-				"posted": func(turn *exchange.TurnRecord) { turn.Message.Surface = &normalized.Surface{Visibility: normalized.VisibilityFollowers} },
+				"open":  func(turn *exchange.TurnRecord) { turn.Audience.Open = true },
+				"named": func(turn *exchange.TurnRecord) { turn.Audience.Parties = []string{"p"} },
+				"posted": func(turn *exchange.TurnRecord) {
+					turn.Message.Surface = &normalized.Surface{Visibility: normalized.VisibilityFollowers}
+				},
 				"Cc": func(turn *exchange.TurnRecord) {
 					turn.Message.Surface = &normalized.Surface{To: []normalized.SurfaceRecipient{{Address: "@a@agents.test"}}, Cc: []normalized.SurfaceRecipient{{Address: "@eve@evil.test"}}}
 				},
