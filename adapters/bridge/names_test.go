@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +94,7 @@ func TestPrivateAnswersInRooms(t *testing.T) {
 		{"an answer after consent", route{Surface: surfaceConnector, Person: "U1", Room: "channel"}, private, true, false},
 		{"an answer", route{Surface: surfaceConnector, Person: "U1", Room: "channel"}, normalized.Response{Parts: []normalized.Part{normalized.Text("42")}}, false, false},
 	} {
+		tc.route.Client, tc.route.Session = "relay", "s1"
 		kept, err := json.Marshal(tc.route)
 		if err != nil {
 			t.Fatal(err)
