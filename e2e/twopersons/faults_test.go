@@ -14,9 +14,7 @@ import (
 func TestEachKindOfFaultIsReported(t *testing.T) {
 	for fault, given := range map[string]func(l *ledger, message *normalized.Message){
 		"has the word of a message by ann": func(l *ledger, message *normalized.Message) {
-			message.Parts = append(message.Parts, normalized.Text(l.word(&person{name: "ann1"}).text))
-			message.Parts[0], message.Parts[1] = message.Parts[1], message.Parts[0]
-			message.Parts[1] = normalized.Text(l.word(l.addresses["eve@eve.test"]).text)
+			message.Parts = []normalized.Part{normalized.Text(l.word(&person{name: "ann1"}).text), normalized.Text(l.word(l.addresses["eve@eve.test"]).text)}
 		},
 		"addressed to somebody else": func(_ *ledger, message *normalized.Message) { message.Sender.Verified = true },
 		"is given the link of a demand": func(_ *ledger, message *normalized.Message) {
@@ -36,7 +34,7 @@ func TestEachKindOfFaultIsReported(t *testing.T) {
 			l := newLedger()
 			eve := &person{name: "eve1"}
 			l.addresses["eve@eve.test"], l.addresses["ann@ann.test"] = eve, &person{name: "ann1"}
-			document := agents.Document{Message: normalized.Message{Parts: []normalized.Part{normalized.Text(l.word(eve).text)}}}
+			document := agents.Document{Message: normalized.Message{Surface: new(normalized.Surface), Parts: []normalized.Part{normalized.Text(l.word(eve).text)}}}
 			given(l, &document.Message)
 			a := agent{ledger: l}
 			a.run(document, textOf(document.Message.Parts))

@@ -45,7 +45,7 @@ type linkWith struct {
 	Principal string `json:"principal"`
 }
 
-// maxSides bounds the addresses that agree to one link before its asker has decided. Whoever has the word could send it from many.
+// maxSides bounds the addresses that agree to one link before its asker has decided. A person who got hold of the word could send it from many.
 const maxSides = 3
 
 // links makes one person of two addresses, for one agent: the asker of the first demand gets a code word, the other address sends it
