@@ -51,6 +51,7 @@ func TestTextsNeverBecomeMarkup(t *testing.T) {
 		"no pay":   with(func(p *policyPage) { p.Kind = policypart.PaymentRequired }),
 		"link":     with(func(p *policyPage) { p.Purpose = policypart.PurposeLink }),
 		"confirm":  with(func(p *policyPage) { p.Purpose = policypart.PurposeLinkConfirm }),
+		"complete": with(func(p *policyPage) { p.Purpose = policypart.PurposeLinkComplete }),
 		"word":     with(func(p *policyPage) { p.Word = "x" }),
 		"settled":  with(func(p *policyPage) { p.Open = false }),
 		"approval": with(func(p *policyPage) { p.Purpose = policypart.PurposeApproval }),

@@ -277,6 +277,9 @@ func (v policyPage) Link() bool { return v.Purpose == policypart.PurposeLink }
 // Confirm reports whether the page is the other half of such a question.
 func (v policyPage) Confirm() bool { return v.Purpose == policypart.PurposeLinkConfirm }
 
+// Complete reports whether the page asks about the address that agreed to such a question.
+func (v policyPage) Complete() bool { return v.Purpose == policypart.PurposeLinkComplete }
+
 // networks are the names of the networks by which a message comes.
 var networks = map[string]func(context.Context) string{
 	normalized.ViaEmail:       func(ctx context.Context) string { return text(ctx, "Email") },
@@ -297,14 +300,14 @@ func (v policyPage) grantWords(ctx context.Context) string {
 	switch {
 	case v.Link():
 		return text(ctx, "Yes, show me the word")
-	case v.Confirm():
+	case v.Confirm(), v.Complete():
 		return text(ctx, "Yes, both are mine")
 	}
 	return text(ctx, "Allow")
 }
 
 func (v policyPage) declineWords(ctx context.Context) string {
-	if v.Link() || v.Confirm() {
+	if v.Link() || v.Confirm() || v.Complete() {
 		return text(ctx, "No")
 	}
 	return text(ctx, "Decline")
@@ -317,8 +320,12 @@ func outcome(ctx context.Context, d Demand) (state, detail string) {
 		return "", ""
 	case d.Purpose == policypart.PurposeApproval:
 		return approvalOutcome(ctx, d)
+	case d.Outcome == policypart.OutcomeGranted && d.Purpose == policypart.PurposeLink:
+		return text(ctx, "You agreed"), text(ctx, "An address sent the word. The agent asks you about it in a new message: open the link there.")
 	case d.Outcome == policypart.OutcomeGranted && d.Purpose == policypart.PurposeLinkConfirm:
-		return text(ctx, "The addresses are linked"), text(ctx, "From now on they count as one person here. You can close this page.")
+		return text(ctx, "You agreed"), text(ctx, "The agent now asks at your other address. Open the link there: both count as one person once you have agreed there, too.")
+	case d.Outcome == policypart.OutcomeGranted && d.Purpose == policypart.PurposeLinkComplete:
+		return text(ctx, "The addresses are linked"), text(ctx, "From now on they count as one person for this agent. You can close this page.")
 	case d.Outcome == policypart.OutcomeGranted:
 		return text(ctx, "You agreed"), text(ctx, "The agent goes on. Its answer comes the same way as your message; you need not write again. You can close this page.")
 	case d.Outcome == policypart.OutcomePaid:

@@ -110,6 +110,9 @@ func demandPage(v policyPage) templ.Component {
 				} else if v.Confirm() {
 					page.Escaped("<p>", text(ctx, "Agree only if you asked for this yourself from your other address a moment ago."))
 					page.Fixed("</p>")
+				} else if v.Complete() {
+					page.Escaped("<p>", text(ctx, "If the address is not yours, say no: another person has your word. Then ask the agent for a new one."))
+					page.Fixed("</p>")
 				} else if v.Kind == policypart.Unauthorized {
 					if v.Part.SamePerson {
 						page.Escaped("<p>", text(ctx, "The agent accepts only a login of this sender."))
@@ -122,10 +125,10 @@ func demandPage(v policyPage) templ.Component {
 					page.Fixed("</p>")
 				}
 				page.Fixed(" ")
-				templ_7745c5c3_Var30 := component.Children(func(ctx component.Context, page *component.Page) {
+				templ_7745c5c3_Var31 := component.Children(func(ctx component.Context, page *component.Page) {
 					page.Component(ctx, "", choices(v))
 				})
-				page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var30), "", decisionForm(v.Token))
+				page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var31), "", decisionForm(v.Token))
 			} else {
 				page.Component(ctx, "", settled(v))
 			}
@@ -136,7 +139,7 @@ func demandPage(v policyPage) templ.Component {
 
 // sender is the address that the asker stated, and whether it is proven.
 func sender(v policyPage) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var31 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var32 templ.Component) {
 		page.Component(ctx, "", design.Name(v.Address))
 		if v.Proven {
 			page.Escaped("<p class=\"hint\">", text(ctx, "This address is proven."))
@@ -151,8 +154,8 @@ func sender(v policyPage) templ.Component {
 // loggedInPage is the last page of a login: whoever logged in is not proven to be the sender of the message. Its first button is that of
 // the return key, and says no.
 func loggedInPage(v policyPage) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var34 templ.Component) {
-		templ_7745c5c3_Var35 := component.Children(func(ctx component.Context, page *component.Page) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var35 templ.Component) {
+		templ_7745c5c3_Var36 := component.Children(func(ctx component.Context, page *component.Page) {
 			page.Component(ctx, "", asker(v))
 			page.Escaped(" <h1>", text(ctx, "Did you write this message?"))
 			page.Escaped("</h1><p class=\"lead\">", text(ctx, "You are logged in, and nothing has been done yet. If you agree, {agent} answers this message with your identity, and the answer goes to its sender.", "agent", v.Name))
@@ -168,22 +171,22 @@ func loggedInPage(v policyPage) templ.Component {
 			page.Escaped("<p class=\"hint\">", v.network(ctx))
 			page.Escaped("</p></dd></dl><p>", text(ctx, "Agree only if you wrote this message yourself, or want its sender to read what the agent would tell you."))
 			page.Fixed("</p>")
-			templ_7745c5c3_Var45 := component.Children(func(ctx component.Context, page *component.Page) {
+			templ_7745c5c3_Var46 := component.Children(func(ctx component.Context, page *component.Page) {
 				page.Escaped("<input type=\"hidden\" name=\"attempt\" value=\"", v.LoggedIn.Attempt)
 				page.Escaped("\"> <input type=\"hidden\" name=\"proof\" value=\"", v.LoggedIn.Proof)
 				page.Escaped("\"><p class=\"actions\"><button class=\"primary\" name=\"decision\" value=\"decline\" autofocus>", text(ctx, "No, do nothing"))
 				page.Escaped("</button> <button name=\"decision\" value=\"grant\">", text(ctx, "Yes, answer this message"))
 				page.Fixed("</button></p>")
 			})
-			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var45), "", decisionForm(v.Token))
+			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var46), "", decisionForm(v.Token))
 		})
-		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var35), "", frame(v.Site, text(ctx, "Did you write this message?")))
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var36), "", frame(v.Site, text(ctx, "Did you write this message?")))
 	})
 }
 
 // choices are the buttons of a demand of each kind.
 func choices(v policyPage) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var50 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var51 templ.Component) {
 		switch {
 		case v.Payable:
 			page.Escaped("<details class=\"fold\"><summary>", text(ctx, "What has to be paid, and how"))
@@ -222,7 +225,7 @@ func choices(v policyPage) templ.Component {
 }
 
 func decline(words string) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var60 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var61 templ.Component) {
 		page.Escaped("<button name=\"decision\" value=\"decline\">", words)
 		page.Fixed("</button>")
 	})
@@ -230,7 +233,7 @@ func decline(words string) templ.Component {
 
 // wordToSend is the page after a person agreed to link a second address.
 func wordToSend(v policyPage) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var62 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var63 templ.Component) {
 		page.Component(ctx, "", notice(v.Notice))
 		page.Escaped("<div class=\"card stack tight\"><p>", text(ctx, "Send this word from your other address to {agent}:", "agent", v.AgentAddress))
 		page.Escaped("</p><p class=\"word\"><code>", v.Word)
@@ -240,23 +243,23 @@ func wordToSend(v policyPage) templ.Component {
 			page.Escaped("\">", text(ctx, "Write the mail with the word in it"))
 			page.Fixed("</a>")
 		}
-		page.Escaped("</div></div><p>", text(ctx, "The agent answers there with a second link. Open it and confirm, and both addresses count as one person."))
-		page.Escaped("</p><p>", text(ctx, "The word works once. Give it to no one: a person who sends it from their own address and confirms would share your conversations."))
+		page.Escaped("</div></div><p>", text(ctx, "The agent answers there with a second link. Open it and confirm. Then the agent asks you here whether that address is yours, and links both once you say yes."))
+		page.Escaped("</p><p>", text(ctx, "Send the word in a private message to the agent alone. If another person sends it, the agent asks you about their address: say no."))
 		page.Escaped("</p><dl class=\"facts\"><dt>", text(ctx, "Open until"))
 		page.Component(ctx, "</dt><dd>", design.Time(v.ExpiresAt))
 		page.Fixed("</dd></dl>")
-		templ_7745c5c3_Var70 := component.Children(func(ctx component.Context, page *component.Page) {
+		templ_7745c5c3_Var71 := component.Children(func(ctx component.Context, page *component.Page) {
 			page.Component(ctx, "<p class=\"actions\">", decline(text(ctx, "Do not link")))
 			page.Fixed("</p>")
 		})
-		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var70), "", decisionForm(v.Token))
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var71), "", decisionForm(v.Token))
 	})
 }
 
 // approvalPage is what an approver reads and decides.
 func approvalPage(v policyPage) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var71 templ.Component) {
-		templ_7745c5c3_Var72 := component.Children(func(ctx component.Context, page *component.Page) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var72 templ.Component) {
+		templ_7745c5c3_Var73 := component.Children(func(ctx component.Context, page *component.Page) {
 			page.Component(ctx, "", asker(v))
 			page.Fixed(" ")
 			if v.Open {
@@ -306,38 +309,38 @@ func approvalPage(v policyPage) templ.Component {
 					page.Fixed("</p>")
 				}
 				page.Fixed(" ")
-				templ_7745c5c3_Var85 := component.Children(func(ctx component.Context, page *component.Page) {
+				templ_7745c5c3_Var86 := component.Children(func(ctx component.Context, page *component.Page) {
 					page.Escaped("<input type=\"hidden\" name=\"shown\" value=\"", v.Shown)
 					page.Escaped("\"><div class=\"field\"><label for=\"code\">", text(ctx, "Code, from the message with the link to this page"))
 					page.Escaped("</label> <input id=\"code\" name=\"code\" required maxlength=\"7\" autocomplete=\"off\" autocapitalize=\"none\" spellcheck=\"false\"></div><p class=\"actions\"><button class=\"primary\" name=\"decision\" value=\"grant\">", text(ctx, "Approve"))
 					page.Component(ctx, "</button>", decline(text(ctx, "Deny")))
 					page.Fixed("</p>")
 				})
-				page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var85), "", decisionForm(v.Token))
+				page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var86), "", decisionForm(v.Token))
 			} else {
 				page.Component(ctx, "", settled(v))
 			}
 		})
-		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var72), "", frame(v.Site, orElse(v.State, text(ctx, "{agent} asks for your approval", "agent", v.Name))))
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var73), "", frame(v.Site, orElse(v.State, text(ctx, "{agent} asks for your approval", "agent", v.Name))))
 	})
 }
 
 // decisionForm is the form of a demand. Without a token it leads to the address of the page.
 func decisionForm(token string) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var89 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var90 templ.Component) {
 		page.Fixed("<form class=\"form\" method=\"post\"")
 		if token != "" {
 			page.Address(" action=\"", "/policy/"+token)
 			page.Fixed("\"")
 		}
-		page.Component(ctx, ">", templ_7745c5c3_Var89)
+		page.Component(ctx, ">", templ_7745c5c3_Var90)
 		page.Fixed("</form>")
 	})
 }
 
 // settled is what became of a demand that cannot be decided any more.
 func settled(v policyPage) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var91 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var92 templ.Component) {
 		page.Escaped("<h1>", v.State)
 		page.Component(ctx, "</h1>", notice(v.Notice))
 		if v.Detail != "" {
@@ -348,7 +351,7 @@ func settled(v policyPage) templ.Component {
 }
 
 func notice(words string) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var94 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var95 templ.Component) {
 		if words != "" {
 			page.Component(ctx, "", design.Notice(design.Bad, words))
 		}

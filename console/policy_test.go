@@ -186,6 +186,8 @@ func ask(t *testing.T, d console.Demands, method, path, body string, header ...s
 func TestPolicyPagesAreAsWritten(t *testing.T) {
 	link := consent()
 	link.Purpose, link.Part.Scopes = policypart.PurposeLink, nil
+	complete := link
+	complete.Purpose = policypart.PurposeLinkComplete
 	word := link
 	word.Word = "link-abcdefghijklmnop"
 	expired := consent()
@@ -207,6 +209,7 @@ func TestPolicyPagesAreAsWritten(t *testing.T) {
 		"logged-in.html":  {loggedIn(), http.StatusOK, nil},
 		"link.html":       {link, http.StatusOK, nil},
 		"word.html":       {word, http.StatusOK, nil},
+		"complete.html":   {complete, http.StatusOK, []string{"Accept-Language: de"}},
 		"expired.html":    {expired, http.StatusGone, nil},
 
 		"approval.html":          {approval(), http.StatusOK, []string{"Accept-Language: de"}},

@@ -99,6 +99,14 @@ func TestLinkedPersonHasOneHistory(t *testing.T) {
 		second := findLink(t, plain(reply.Raw))
 		scan(t, second)
 		grant(t, second)
+		if people := p.inbox("people", "list", "--json"); strings.Contains(people, `"principal"`) {
+			t.Errorf("before the asker agreed to the address people list --json prints %s", people)
+		}
+		last := community.reply(question)
+		if !strings.Contains(last, "@ann@sender.test sent the code word") {
+			t.Errorf("the asker is asked %s", last)
+		}
+		grant(t, findLink(t, last))
 		if answer := community.reply(question); !strings.Contains(answer, "Linked: granted") {
 			t.Errorf("the first conversation goes on with %s", answer)
 		}

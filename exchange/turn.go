@@ -96,6 +96,20 @@ type TurnRecord struct {
 // BroughtBy returns the principal of who brought the message: its carrier, or its speaker who came without one.
 func (t TurnRecord) BroughtBy() string { return cmp.Or(t.Carrier, t.Principal) }
 
+// OthersRead reports whether other people than its sender read the message, and so what is said to all of its readers: its audience is open
+// or named, it was posted to more than one reader, or it has further recipients.
+func (t TurnRecord) OthersRead() bool {
+	if t.Audience.Open || len(t.Audience.Parties) > 0 {
+		return true
+	}
+	surface := t.Message.Surface
+	if surface == nil {
+		return false
+	}
+	posted := surface.Visibility != "" && surface.Visibility != normalized.VisibilityDirect
+	return posted || len(surface.To)+len(surface.Cc)+surface.Omitted > 1
+}
+
 // TurnFilter selects turns, newest update first. Empty fields do not restrict. What is listed page by page names what the
 // list is about: a thread, an owner (agent and carrier) with ByArrival or Latest, or States; then a page costs the same
 // whatever else is stored.

@@ -30,7 +30,7 @@ type DemandEndings interface {
 type Demand struct {
 	ID        string    `json:"id"`
 	Kind      string    `json:"kind"`              // of the part: consent_required, unauthorized, payment_required
-	Purpose   string    `json:"purpose,omitempty"` // link or link_confirm where two addresses may be one person's
+	Purpose   string    `json:"purpose,omitempty"` // link, link_confirm or link_complete where two addresses may be one person's
 	Status    string    `json:"status"`            // issued, or claimed while a payment is being settled
 	Agent     string    `json:"agent"`
 	TurnID    string    `json:"turn_id"`

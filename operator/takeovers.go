@@ -115,7 +115,8 @@ type Addressee struct {
 const maxAbout = 120
 
 // Addressee says whom an answer to a message or conversation goes to: the message of the id, or where the id is one of a conversation the
-// newest that waits for the operator, else the newest. fault.Conflict lists the messages when several have the id.
+// newest that waits for the operator, else the newest. fault.Conflict lists the messages when several have the id, or when messages of
+// several people wait in the conversation.
 func (t Takeovers) Addressee(ctx context.Context, id ConversationID) (Addressee, error) {
 	turn, one, err := t.find(ctx, id)
 	if err != nil {
@@ -126,13 +127,15 @@ func (t Takeovers) Addressee(ctx context.Context, id ConversationID) (Addressee,
 		if err != nil {
 			return Addressee{}, err
 		}
+		if len(waiting) > 0 {
+			if turn, err = t.newestOfOne(ctx, id.ID, waiting); err != nil {
+				return Addressee{}, err
+			}
+			return addresseeOf(turn), nil
+		}
+
 		newest, err := Arrivals{t.store}.Thread(ctx, turn.Agent, turn.ThreadID, "", 1)
-		switch {
-		case err != nil:
-			return Addressee{}, err
-		case len(waiting) > 0:
-			turn, err = t.store.Turn(ctx, waiting[len(waiting)-1])
-		case len(newest) > 0:
+		if err == nil && len(newest) > 0 {
 			turn, err = t.store.Turn(ctx, newest[0].ID)
 		}
 		if err != nil {
@@ -140,6 +143,18 @@ func (t Takeovers) Addressee(ctx context.Context, id ConversationID) (Addressee,
 		}
 	}
 	return addresseeOf(turn), nil
+}
+
+// newestOfOne returns the newest of the messages that wait in a conversation. A person who was in Cc once may have written last, so the
+// messages must be of one person.
+func (t Takeovers) newestOfOne(ctx context.Context, id string, waiting []string) (newest exchange.TurnRecord, err error) {
+	turns := make([]exchange.TurnRecord, len(waiting))
+	for i, turnID := range waiting {
+		if turns[i], err = t.store.Turn(ctx, turnID); err != nil {
+			return newest, err
+		}
+	}
+	return turns[len(turns)-1], ambiguous(id, turns, func(a, b exchange.TurnRecord) bool { return a.Principal == b.Principal })
 }
 
 func addresseeOf(turn exchange.TurnRecord) Addressee {
@@ -270,7 +285,7 @@ func ambiguous(id string, found []exchange.TurnRecord, same func(a, b exchange.T
 		}
 		lines = append(lines, fmt.Sprintf("%s from %s%s to %s by %s: %s", turn.ID, to.To, proof, turn.Agent, to.Channel, to.About))
 	}
-	return fault.Newf(fault.Conflict, "several messages have the id %s; give the id of the one that you mean:\n%s", id, strings.Join(lines, "\n"))
+	return fault.Newf(fault.Conflict, "several messages fit %s; give the id of the one that you mean:\n%s", id, strings.Join(lines, "\n"))
 }
 
 // MarkRead keeps that an operator has read a conversation, up to its newest message. fault.NotFound when there is none, fault.Conflict

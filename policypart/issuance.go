@@ -7,9 +7,10 @@ import (
 
 // Purposes of a demand beside the agent's own.
 const (
-	PurposeLink        = "link"         // the asker says that another address is theirs, too
-	PurposeLinkConfirm = "link_confirm" // the other address says so
-	PurposeApproval    = "approval"     // another person than the asker decides
+	PurposeLink         = "link"          // the asker says that another address is theirs, too
+	PurposeLinkConfirm  = "link_confirm"  // the other address says so
+	PurposeLinkComplete = "link_complete" // the asker says so of the address that did
+	PurposeApproval     = "approval"      // another person than the asker decides
 )
 
 // Statuses of an Issuance: issued → claimed → resolved | denied | expired, or dropped when no turn waits for it any more.
@@ -44,5 +45,5 @@ type Issuance struct {
 	UpdatedAt  time.Time
 	Status     string
 	Resolution *Resolution     // without the state; nil until settled
-	Notes      json.RawMessage // of engine/demand alone: payment, capture, the partner of a link
+	Notes      json.RawMessage // of engine/demand alone: payment, capture, the sides of a link
 }

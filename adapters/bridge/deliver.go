@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -85,7 +86,7 @@ func (o *outbox) Deliver(ctx context.Context, delivery exchange.Delivery) (excha
 // itemOf writes an answer in the form of section 6.4.
 func (o *outbox) itemOf(reply exchange.Reply, r route) (contract.Item, error) {
 	response := o.addressed(reply)
-	content := textOf(response, o.options.Present)
+	content := textOf(response, r.plainly(o.options.Present))
 	if content == "" {
 		content = "(The answer has no text.)"
 	}
@@ -117,9 +118,7 @@ func (o *outbox) about(reply exchange.Reply, r route) map[string]any {
 		}
 	}
 
-	if reply.Private() { // a room has other readers than the asker
-		metadata["visibility"] = normalized.VisibilityDirect
-	}
+	maps.Copy(metadata, forWhom(reply, r))
 	if policy := reply.Response.Policy(); policy != nil {
 		metadata["demand"] = plainJSON(o.options.Present(*policy))
 	}

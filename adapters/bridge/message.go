@@ -350,7 +350,7 @@ func (m *messages) inbound(ctx context.Context, q question, imported bool) (exch
 			},
 			ReceivedVia: normalized.ViaA2A, ReceivedAt: identity.Now(), Raw: normalized.Raw{MediaType: mimeJSON},
 		},
-		Audience: exchange.Audience{Open: true}, // the program decides who is in its room
+		Audience: exchange.Audience{Open: q.message.RoomKind != roomDM}, // elsewhere the program decides who is in its room
 		Original: q.original, Channel: ChannelName, Route: kept, Conversation: q.session.ID, FromAgent: q.chain != nil, Rejected: q.rejected,
 	}
 
@@ -364,6 +364,9 @@ const (
 	surfaceBridge    = "bridge"
 	surfaceConnector = "connector"
 )
+
+// roomDM is the kind of a room in which only the sender reads what is said.
+const roomDM = "dm"
 
 // Ways by which an answer leaves.
 const (

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,69 @@ func TestTextOfAnAnswer(t *testing.T) {
 	}
 	if partsOf(&normalized.Response{Parts: []normalized.Part{normalized.Text("x")}}, shown) != nil {
 		t.Error("a text needs no parts beside it")
+	}
+}
+
+// TestPrivateAnswersInRooms: a program learns that an answer is for its asker alone, and the text that it may show to a room has no key.
+func TestPrivateAnswersInRooms(t *testing.T) {
+	shown := func(part policypart.Part) policypart.Part { part.URL += "?secret"; return part }
+	demand := normalized.Response{Parts: []normalized.Part{{Kind: normalized.PartPolicy, Policy: &policypart.Part{
+		Kind: policypart.ConsentRequired, Message: "May I?", URL: "https://a.example/policy",
+	}}}}
+	private := normalized.Response{Parts: []normalized.Part{normalized.Text("42")}}
+	private.Visibility = normalized.VisibilityDirect
+	for _, tc := range []struct {
+		name     string
+		route    route
+		response normalized.Response
+		direct   bool
+		keyed    bool // the text has the address of the demand
+	}{
+		{"a demand in a channel", route{Surface: surfaceConnector, Person: "U1", Room: "channel"}, demand, true, false},
+		{"a demand in a room of unknown kind", route{Surface: surfaceConnector, Person: "U1"}, demand, true, false},
+		{"a demand to one person", route{Surface: surfaceConnector, Person: "U1", Room: roomDM}, demand, true, true},
+		{"a demand in a session", route{Surface: surfaceBridge, Person: "U1"}, demand, true, true},
+		{"a demand in a group of a bridge", route{Surface: surfaceBridge, Person: "U1", Room: "group"}, demand, true, false},
+		{"an answer after consent", route{Surface: surfaceConnector, Person: "U1", Room: "channel"}, private, true, false},
+		{"an answer", route{Surface: surfaceConnector, Person: "U1", Room: "channel"}, normalized.Response{Parts: []normalized.Part{normalized.Text("42")}}, false, false},
+	} {
+		tc.route.Client, tc.route.Session = "relay", "s1"
+		kept, err := json.Marshal(tc.route)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := runOf(exchange.TurnRecord{State: exchange.StateWaiting, Route: kept, Response: &tc.response}, shown)
+		item, err := (&outbox{site: &site{Options{Present: shown}}}).itemOf(exchange.Reply{ID: "r1", Agent: "helper", Response: tc.response}, tc.route)
+		if err != nil {
+			t.Fatalf("%s: %v", tc.name, err)
+		}
+
+		metadata := run["metadata"].(map[string]any)
+		if got := metadata["visibility"] == normalized.VisibilityDirect && metadata["sender_id"] == "U1"; got != tc.direct {
+			t.Errorf("%s: metadata of the run %v", tc.name, metadata)
+		}
+		if got := item.Metadata["visibility"] == normalized.VisibilityDirect; got != tc.direct {
+			t.Errorf("%s: metadata of the item %v", tc.name, item.Metadata)
+		}
+		for where, text := range map[string]string{"run": run["reply"].(string), "message": fmt.Sprint(run["messages"]), "item": item.Content} {
+			if got := strings.Contains(text, "?secret"); got != tc.keyed {
+				t.Errorf("%s: the text of the %s is %q", tc.name, where, text)
+			}
+		}
+		if asked := tc.response.Policy() != nil; asked && (!strings.Contains(fmt.Sprint(item.Metadata["demand"]), "?secret") || run["parts"].([]normalized.Part)[0].Policy.URL != "https://a.example/policy?secret") {
+			t.Errorf("%s: the program has not the address: %v, %v", tc.name, item.Metadata["demand"], run["parts"])
+		}
+	}
+}
+
+// TestLongNamesAreTheirOwn: a person who is called like the hash of a long name is another one.
+func TestLongNamesAreTheirOwn(t *testing.T) {
+	long := strings.Repeat("a", maxReadable+1)
+	if escaped(long) == escaped(escaped(long)) || short(long) == short(short(long)) || connectorSubject("m", long) == connectorSubject("m", escaped(long)) {
+		t.Error("the hash of a name is the name")
+	}
+	if escaped("T1/a b") != "T1/a%20b" || short("T1/a b") != "T1/a b" {
+		t.Errorf("%q, %q", escaped("T1/a b"), short("T1/a b"))
 	}
 }
 

@@ -113,6 +113,24 @@ func demandText(part policypart.Part) string {
 	return strings.Join(lines, "\n")
 }
 
+// othersRead reports whether the room of a message has other readers than its sender, as far as its program says. A session of a bridge has
+// one user unless it names a room.
+func (r route) othersRead() bool {
+	return r.Room != roomDM && (r.Room != "" || r.Surface == surfaceConnector)
+}
+
+// plainly is the present of a plain text. A program that understands nothing else may show it in the room, where the address of a demand
+// would be a key for everyone.
+func (r route) plainly(shown present) present {
+	if !r.othersRead() {
+		return shown
+	}
+	return func(part policypart.Part) policypart.Part {
+		part.URL = ""
+		return part
+	}
+}
+
 // partsOf are the parts of a response for programs that understand them. Only those that the text cannot carry whole are
 // worth the bytes: nil where there is nothing but text.
 func partsOf(response *normalized.Response, shown present) []normalized.Part {
@@ -175,6 +193,19 @@ func completed(turn exchange.TurnRecord) bool {
 		(turn.Response == nil || turn.Response.Status != normalized.StatusInputRequired)
 }
 
+// forWhom is the metadata of an answer that is for its asker alone: a room has other readers.
+func forWhom(reply exchange.Reply, r route) map[string]any {
+	metadata := map[string]any{}
+	if !reply.Private() {
+		return metadata
+	}
+	metadata["visibility"] = normalized.VisibilityDirect
+	if r.Person != "" {
+		metadata["sender_id"] = r.Person
+	}
+	return metadata
+}
+
 // runOf writes a turn as a run with its output (agent runtime contract, sections 6.1 and 6.6).
 func runOf(turn exchange.TurnRecord, shown present) map[string]any {
 	r := readRoute(turn.Route)
@@ -195,8 +226,8 @@ func runOf(turn exchange.TurnRecord, shown present) map[string]any {
 		return run
 	}
 
-	reply := textOf(turn.Response, shown)
-	run["reply"], run["messages"] = reply, []any{}
+	reply := textOf(turn.Response, r.plainly(shown))
+	run["reply"], run["messages"], run["metadata"] = reply, []any{}, forWhom(exchange.Reply{Response: *turn.Response}, r)
 
 	if reply != "" {
 		run["messages"] = []any{map[string]any{"role": "assistant", "content": reply}}

@@ -167,19 +167,22 @@ func (s *site) address(local, subject string) string {
 // maxReadable bounds names of outside that are kept as they are, in bytes; longer ones are kept as their hash.
 const maxReadable = 200
 
+// hashedName begins what is kept of a long name.
+const hashedName = "sha256-"
+
 // escaped writes a name of outside so that it can stand in a subject: no blanks, nothing that does not print. Separators
 // stay, so that rules may name a beginning such as T123/.
 func escaped(name string) string {
-	if len(name) > maxReadable {
-		return "sha256-" + hashOf(name)
+	if kept := short(name); kept != name {
+		return kept
 	}
 	return strings.ReplaceAll(url.PathEscape(name), "%2F", "/")
 }
 
-// short keeps an id of outside readable where it is not too long.
+// short keeps an id of outside readable if it is not too long. A name in the form of a hash is hashed, too: it could be that of another name.
 func short(id string) string {
-	if len(id) > maxReadable {
-		return "sha256-" + hashOf(id)
+	if len(id) > maxReadable || strings.HasPrefix(id, hashedName) {
+		return hashedName + hashOf(id)
 	}
 	return id
 }

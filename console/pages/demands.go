@@ -52,7 +52,7 @@ func (p *Pages) withdrawDemands(w http.ResponseWriter, r *http.Request, s accoun
 // demandKind says what a demand is for.
 func demandKind(ctx context.Context, one operator.Demand) string {
 	switch {
-	case one.Purpose == policypart.PurposeLink || one.Purpose == policypart.PurposeLinkConfirm:
+	case one.Purpose == policypart.PurposeLink, one.Purpose == policypart.PurposeLinkConfirm, one.Purpose == policypart.PurposeLinkComplete:
 		return text(ctx, "Link of two addresses")
 	case one.Kind == policypart.ConsentRequired:
 		return text(ctx, "Consent")

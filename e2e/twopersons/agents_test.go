@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"inbox/agents"
+	"inbox/engine/demand"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -52,6 +53,7 @@ webhook = {url = "AGENT", secret = "a secret that only the tests know"}
 const (
 	refund = "please refund my order" // needs an approval
 	book   = "please book a table"    // needs the asker's consent
+	link   = "please link me"         // needs a second address
 )
 
 // agent is the program behind all agents. It notes what each run was given and is indiscreet to the one who asks alone: it repeats
@@ -118,13 +120,13 @@ func (a agent) run(given agents.Document, body string) *person {
 	a.check(author, "the run of "+given.Turn.Agent+" for "+author.String(), body)
 
 	if message.Sender.Verified && !own.agents[given.Turn.Agent] {
-		a.faultf("%s runs a message of %s (%s) as theirs, which they addressed to somebody else", given.Turn.Agent, author, own.text)
+		a.addf("%s runs a message of %s (%s) as theirs, which they addressed to somebody else", given.Turn.Agent, author, own.text)
 	}
 	if link := linkPattern.FindString(body); link != "" {
-		a.faultf("%s is given the link of a demand in a message by %s", given.Turn.Agent, author)
+		a.addf("%s is given the link of a demand in a message by %s", given.Turn.Agent, author)
 	}
 	if resolution := message.PolicyResolution; resolution != nil && resolution.Outcome == policypart.OutcomeGranted && !a.decided[given.Turn.ID] {
-		a.faultf("%s goes on with what %s asked for, and nobody who may decide granted it", given.Turn.Agent, author)
+		a.addf("%s goes on with what %s asked for, and nobody who may decide granted it", given.Turn.Agent, author)
 	}
 	for _, past := range message.History {
 		if said := a.newest(textOf(past.Parts)); past.Role == normalized.RoleUser && said != nil && said.author != nil {
@@ -142,7 +144,7 @@ func (a agent) attributed(reader *person, said *word, to normalized.Sender) {
 	if speaker == nil || speaker == said.author || address == said.author.claim || said.forged && !to.Verified {
 		return
 	}
-	a.faultf("in a run for %s the words of %s (%s) stand under the name of %s", reader, said.author, said.text, speaker)
+	a.addf("in a run for %s the words of %s (%s) stand under the name of %s", reader, said.author, said.text, speaker)
 }
 
 func textOf(parts []normalized.Part) string {
@@ -168,6 +170,8 @@ func (a agent) answer(message normalized.Message, asker *person) normalized.Resp
 			Kind: policypart.ConsentRequired, Code: policypart.CodeApproval, Message: "A refund needs an approval.",
 			Data: map[string]json.RawMessage{policypart.ApprovalKey: json.RawMessage(`{"action_id":"refund-17","tool":"refund","summary":"Refund order 17"}`)},
 		})
+	case strings.Contains(text, link):
+		return demands(policypart.Part{Kind: policypart.ConsentRequired, Code: demand.CodeLink, Title: "Same person?", Message: "Do you write from another address, too?"})
 	case strings.Contains(text, book):
 		return demands(policypart.Part{Kind: policypart.ConsentRequired, Title: "A table", Message: "May I book a table?", Scopes: []string{"calendar.write"}})
 	}

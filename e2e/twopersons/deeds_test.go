@@ -310,8 +310,8 @@ func agentOf(mail string) string {
 	return shop
 }
 
-// press grants what a person was asked for, on the page of its link.
-func (r *run) press(by *person, link string) {
+// press grants what a person was asked for, on the page of its link. It returns the page that follows.
+func (r *run) press(by *person, link string) (page string) {
 	r.logf("%s agrees on the page of the demand", by)
 	if shown, err := r.Operator().Messages.Show(r.Context(), link); err == nil {
 		r.ledger.decide(shown.Turn.ID)
@@ -320,12 +320,13 @@ func (r *run) press(by *person, link string) {
 	if err != nil {
 		r.t.Fatalf("%v", err)
 	}
-	page := readAll(response)
+	page = readAll(response)
 	if response.StatusCode >= http.StatusBadRequest {
 		r.took(fmt.Errorf("%s %.200s", response.Status, page))
 	}
 	r.ledger.reads(by, "the page that "+by.String()+" opens", page)
 	r.quiet()
+	return page
 }
 
 // bounce reports that a mail did not reach somebody, to a return path that was seen, without any proof.

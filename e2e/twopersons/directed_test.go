@@ -1,7 +1,13 @@
 package twopersons
 
 import (
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
+
+	"inbox/internal/fault"
+	"inbox/operator"
 )
 
 // sequence is a run that is written down. It fails where a rule is broken, as random runs do.
@@ -157,9 +163,108 @@ var sequences = []sequence{
 	}},
 }
 
+var linkWord = regexp.MustCompile(`link-[0-9a-z]{16}`)
+
+// linked are the sequences in which ann has the word of a link, and it gets to eve.
+var linked = []sequence{
+	{"word of a link by mail links nobody whom the asker was not asked about", false, func(r *run) {
+		r.write("mail", note{author: r.eve, agent: memory, text: r.linkWord()})
+		r.press(r.eve, r.link(r.eve))
+		r.write("mail", note{author: r.eve, agent: memory, text: "What was said before?"})
+	}},
+	{"word of a link in a post links nobody", false, func(r *run) {
+		word := r.linkWord()
+		r.write("fediverse", note{author: r.ann, agent: memory, public: true, text: "My code word is " + word})
+		r.write("fediverse", note{author: r.eve, agent: memory, text: word})
+		r.press(r.eve, r.link(r.eve))
+		r.write("fediverse", note{author: r.eve, agent: memory, text: "What was said before?"})
+	}},
+	{"word of a link in a mail to several is refused", false, func(r *run) {
+		word, before := r.linkWord(), len(r.ann.links)
+		r.write("fediverse", note{author: r.ann, agent: memory, cc: []*person{r.eve}, text: "My code word is " + word})
+		if len(r.ann.links) != before {
+			r.ledger.faultf("a word that eve has read was accepted")
+		}
+	}},
+	{"asker who agreed to the address is linked", false, func(r *run) {
+		r.write("fediverse", note{author: r.ann, agent: memory, text: r.linkWord()})
+		r.press(r.ann, r.link(r.ann)) // as the second address
+		r.press(r.ann, r.link(r.ann)) // as the asker
+		m := r.write("fediverse", note{author: r.ann, agent: memory, text: "What was said before?"})
+		if given := r.ledger.given[m.word]; !strings.Contains(given, "My PIN is 4711.") {
+			r.ledger.faultf("ann is not linked: %s", given)
+		}
+	}},
+}
+
+// linkWord lets ann ask for a link by mail and agree to it; it returns the word that her page shows.
+func (r *run) linkWord() string {
+	r.write("mail", note{author: r.ann, agent: memory, text: "My PIN is 4711."})
+	r.write("mail", note{author: r.ann, agent: memory, text: link})
+	word := linkWord.FindString(r.press(r.ann, r.link(r.ann)))
+	if word == "" {
+		r.t.Fatalf("the page shows no word")
+	}
+	return word
+}
+
+// TestOperatorNamesWhoIsAnswered: where several people wait in a conversation, the operator says whom they mean.
+func TestOperatorNamesWhoIsAnswered(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		r := w.newRun(t, false)
+		defer r.end()
+		first := r.write("mail", note{author: r.ann, agent: parrot, cc: []*person{r.eve}, text: "is for both."})
+		one, _ := r.turnOf(first)
+		if !r.takeOver(r.ann, one) {
+			t.Fatal("the operator has not the conversation")
+		}
+		stored, err := r.Store().Turn(r.Context(), one.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conversation := operator.ConversationID{ID: stored.ThreadID, Whole: true}
+
+		r.write("mail", note{author: r.ann, agent: parrot, parent: first.id, text: "My PIN is 4711, for you alone."})
+		if to, err := r.Operator().Takeovers.Addressee(r.Context(), conversation); err != nil || to.To != "@"+r.ann.mail {
+			t.Errorf("ann alone waits: %+v, %v", to, err)
+		}
+		r.write("mail", note{author: r.eve, agent: parrot, parent: first.id, text: "Hello?"})
+		own := r.ledger.word(nil, r.ann)
+		_, err = r.Operator().Takeovers.Reply(r.Context(), conversation, operatorName, operator.WrittenReply{Text: own.text + " says the operator"})
+		if !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), r.ann.mail) || !strings.Contains(err.Error(), r.eve.mail) {
+			t.Errorf("ann and eve wait: %v", err)
+		}
+		r.judge()
+	})
+}
+
+// TestPrivateAnswersAreNoPartOfPublicQuestions: what was answered in private is not in the history of a question whose answer others read.
+func TestPrivateAnswersAreNoPartOfPublicQuestions(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		for channel, first := range map[string]note{"fediverse": {public: true}, "mail": {cc: []*person{nil}}} {
+			t.Run(channel, func(t *testing.T) {
+				r := w.newRun(t, false)
+				defer r.end()
+				if first.cc != nil {
+					first.cc = []*person{r.eve}
+				}
+				first.author, first.agent, first.text = r.ann, parrot, book
+				asked := r.write(channel, first)
+				r.press(r.ann, r.link(r.ann))
+				first.text, first.parent = "And now?", asked.reference
+				again := r.write(channel, first)
+				if given := r.ledger.given[again.word]; given == "" || strings.Contains(given, "and I found") {
+					t.Errorf("the run is given %s", given)
+				}
+				r.judge()
+			})
+		}
+	})
+}
+
 func TestSequences(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
-		for _, one := range sequences {
+		for _, one := range slices.Concat(sequences, linked) {
 			t.Run(one.name, func(t *testing.T) {
 				r := w.newRun(t, one.neighbours)
 				defer r.end()

@@ -125,6 +125,7 @@ func (l *ledger) runOf(own *word) string {
 	return l.given[own]
 }
 
+// addf is faultf for a caller that holds the lock.
 func (l *ledger) addf(format string, arguments ...any) {
 	l.faults = append(l.faults, fmt.Sprintf(format, arguments...))
 }

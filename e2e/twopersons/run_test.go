@@ -94,7 +94,7 @@ func (r *run) judge() {
 		r.ledger.mu.Lock()
 		if !r.ledger.decided[one.TurnID] {
 			r.ledger.decided[one.TurnID] = true
-			r.ledger.faultf("the approval %s of %s is %s by %s, who was led to it", one.Code, one.Agent, one.Status, one.DecidedBy)
+			r.ledger.addf("the approval %s of %s is %s by %s, who was led to it", one.Code, one.Agent, one.Status, one.DecidedBy)
 		}
 		r.ledger.mu.Unlock()
 	}

@@ -28,10 +28,12 @@ var demands = promauto.NewCounterVec(prometheus.CounterOpts{
 }, []string{"kind", "outcome"})
 
 // Codes of a demand that asks whether two addresses belong to one person. An agent writes CodeLink into a
-// consent_required part; CodeLinkConfirm is what the other address is asked and is written by Challenge alone.
+// consent_required part. The others are written by Challenge alone: CodeLinkConfirm is what the other address is asked, and CodeLinkComplete
+// what the asker is asked about that address.
 const (
-	CodeLink        = "identity:link"
-	CodeLinkConfirm = "identity:link_confirm"
+	CodeLink         = "identity:link"
+	CodeLinkConfirm  = "identity:link_confirm"
+	CodeLinkComplete = "identity:link_complete"
 )
 
 // Keys that this package puts into the data of parts and resolutions.
@@ -69,7 +71,7 @@ type Store interface {
 	Demand(ctx context.Context, id string) (policypart.Issuance, error)
 	// DemandByState finds a demand by the hash of its state.
 	DemandByState(ctx context.Context, hash string) (policypart.Issuance, bool, error)
-	// DemandByCode finds the link demand whose code word has the hash.
+	// DemandByCode finds the newest open demand of a link whose code word has the hash.
 	DemandByCode(ctx context.Context, codeHash string) (policypart.Issuance, bool, error)
 	// DemandOfTurn returns the newest demand of a turn.
 	DemandOfTurn(ctx context.Context, turnID string) (policypart.Issuance, bool, error)
@@ -108,7 +110,7 @@ type Ending struct {
 	Resume   bool                 // the parked turn runs again with the resolution; otherwise it ends with Response
 	Response *normalized.Response // the final notice to the asker; nil with Resume; nil and no Resume = only the row changes
 	State    string               // end state of the turn with Response: exchange.StateRefused or StateAnswered
-	Link     *exchange.PersonLink // that both sides agreed to; nil = none
+	Link     *exchange.PersonLink // that both sides agreed to, each to the other; nil = none
 	Audit    []exchange.AuditRecord
 }
 

@@ -29,7 +29,8 @@ type notes struct {
 	Address  identity.StatedAddress   `json:"address,omitzero"`   // of the asker, for display
 	Proven   identity.ProvenAddress   `json:"proven,omitempty"`   // for which the evidence of the asker's principal vouches
 	Personal []identity.ProvenAddress `json:"personal,omitempty"` // for which evidence of the asker as a person vouches
-	Partner  string                   `json:"partner,omitempty"`  // of a link_confirm: id of the link demand that it answers
+	Partner  string                   `json:"partner,omitempty"`  // of a link_confirm and a link_complete: id of the link demand that showed the word
+	Sides    []linkWith               `json:"sides,omitempty"`    // of a link_complete: the address that it asks about, then those that agreed since
 	Agreed   bool                     `json:"agreed,omitempty"`   // of a link: the asker agreed and may see the word
 	Payment  *payment                 `json:"payment,omitempty"`
 	Capture  *capture                 `json:"capture,omitempty"`
@@ -120,6 +121,8 @@ const (
 	codeGranted = "demand:granted"
 	codePaid    = "demand:paid"
 	codeLinked  = "identity:linked"
+
+	codeLinkAgreed = "identity:link_agreed"
 )
 
 // deed is what was done about a demand.

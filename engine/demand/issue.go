@@ -111,6 +111,10 @@ func (s *issuer) Hold(turn exchange.TurnRecord, response normalized.Response, co
 func counted(before progress, part policypart.Part) (notes, error) {
 	kept := notes{Number: before.Number + 1, Paid: before.Paid, Approvals: before.Approvals}
 	limit, count := MaxDemands, kept.Number
+	if part.Code == CodeLinkComplete { // the server's question, and no more of them than sides
+		kept.Number = before.Number
+		return kept, nil
+	}
 	if approves(part) {
 		kept.Number, kept.Approvals = before.Number, before.Approvals+1
 		limit, count = MaxApprovals, kept.Approvals

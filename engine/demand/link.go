@@ -31,15 +31,25 @@ var (
 	wordLetters = strings.NewReplacer("o", "0", "i", "1", "l", "1")
 )
 
-// partner is the value of LinkKey in the part of Challenge. The proof shows that Challenge wrote it for this very turn:
-// an agent cannot bind two people's demands to each other.
+// partner is the value of LinkKey in the part of Challenge, where the proof shows that Challenge wrote it for this very turn: an agent
+// cannot bind two people's demands to each other. A resolution has it between two questions to the asker.
 type partner struct {
-	Demand string `json:"demand"`
-	Proof  string `json:"proof"`
+	Demand string     `json:"demand"`          // the link demand whose page showed the word
+	Sides  []linkWith `json:"sides,omitempty"` // that the asker is still to be asked about
+	Proof  string     `json:"proof,omitempty"`
 }
 
-// links makes one person of two addresses, for one agent: the asker of the first demand gets a code word, the other address
-// sends it and confirms a second demand.
+// linkWith is an address that sent the word and agreed.
+type linkWith struct {
+	Demand    string `json:"demand"` // by which it agreed
+	Principal string `json:"principal"`
+}
+
+// maxSides bounds the addresses that agree to one link before its asker has decided. A person who got hold of the word could send it from many.
+const maxSides = 3
+
+// links makes one person of two addresses, for one agent: the asker of the first demand gets a code word, the other address sends it
+// and confirms a second demand, and the asker confirms a third one, which names that address.
 type links struct {
 	store   Store
 	demands *registry
@@ -55,7 +65,7 @@ func (l *links) freeze(issuance *policypart.Issuance, kept *notes, part *policyp
 	delete(part.Data, LinkKey)
 
 	switch {
-	case part.Code != CodeLink && part.Code != CodeLinkConfirm:
+	case part.Code != CodeLink && part.Code != CodeLinkConfirm && part.Code != CodeLinkComplete:
 		return nil
 	case len(issuance.Asker) == 0:
 		return fault.GiveUp("only a verified address can be linked with another one", nil)
@@ -63,25 +73,48 @@ func (l *links) freeze(issuance *policypart.Issuance, kept *notes, part *policyp
 		issuance.Purpose = policypart.PurposeLink
 		issuance.CodeHash = policypart.HashState(l.secrets.word(issuance.ID))
 		return nil
-	case !capability.Valid(l.secrets.key, partnerClaim(bound.Demand, issuance.TurnID), bound.Proof):
-		return unmeetable(errors.New(CodeLinkConfirm + " is asked by the server alone"))
+	case !capability.Valid(l.secrets.key, partnerClaim(part.Code, issuance.TurnID, bound), bound.Proof):
+		return unmeetable(errors.New(part.Code + " is asked by the server alone"))
 	}
 
 	issuance.Purpose, kept.Partner = policypart.PurposeLinkConfirm, bound.Demand
+	if part.Code == CodeLinkComplete { // the word stays good: the address that sent it first may be a wrong one
+		issuance.Purpose, kept.Sides = policypart.PurposeLinkComplete, bound.Sides
+		issuance.CodeHash = policypart.HashState(l.secrets.word(bound.Demand))
+	}
 	return nil
 }
 
-// Challenge reports whether a message, before its agent runs, answers a link challenge from the other side: it carries the
-// code word that the page of an open link demand of the same agent showed. Then part is the demand that the sender has
-// to agree to; the turn is parked with it (Issue) instead of running the agent. A message without such a word costs no
-// query. fault.Forbidden means that the word is right and the sender cannot be linked by it; its text is for the sender.
+// partnerClaim is for the turn that is asked by a demand with the code.
+func partnerClaim(code, turnID string, bound partner) capability.Claim {
+	what := []string{code, bound.Demand}
+	for _, one := range bound.Sides {
+		what = append(what, one.Demand, one.Principal)
+	}
+	return capability.Claim{Purpose: purposePartner, Who: turnID, What: policypart.Digest(what...)}
+}
+
+// bind returns the data of a part that Challenge writes.
+func (l *links) bind(code string, turn exchange.TurnRecord, bound partner) map[string]json.RawMessage {
+	bound.Proof = l.secrets.mint(partnerClaim(code, turn.ID, bound))
+	return withData(nil, LinkKey, bound)
+}
+
+// Challenge reports whether a turn, before its agent runs, goes on with a link: its message carries the code word that the page of an open
+// link demand of the same agent showed, or its asker has to be asked about the address that sent the word. Then part is the demand that
+// the sender of the turn has to agree to; the turn is parked with it (Issue) instead of running the agent. A message without such a word
+// costs no query. fault.Forbidden means that the sender cannot be linked; its text is for the sender.
 func (l *links) Challenge(ctx context.Context, turn exchange.TurnRecord) (part policypart.Part, answers bool, err error) {
+	if resolution := turn.Message.PolicyResolution; resolution != nil {
+		return l.completion(ctx, turn, undecided(resolution))
+	}
+
 	for _, word := range words(turn.Message) {
 		first, found, err := l.store.DemandByCode(ctx, policypart.HashState(word))
 		if err != nil {
 			return policypart.Part{}, false, fault.Wrap(fault.Unavailable, "the link cannot be read now", err)
 		}
-		if !found || first.Purpose != policypart.PurposeLink || first.Agent != turn.Agent || first.CheckOpen(l.now()) != nil {
+		if !found || !l.takes(first, turn.Agent) {
 			continue
 		}
 		if err := l.linkable(ctx, first, turn); err != nil {
@@ -93,7 +126,16 @@ func (l *links) Challenge(ctx context.Context, turn exchange.TurnRecord) (part p
 	return policypart.Part{}, false, nil
 }
 
-// linkable wants two verified senders that are not one already.
+// takes reports whether a demand is of a link that its asker has not decided.
+func (l *links) takes(first policypart.Issuance, agent string) bool {
+	return isLink(first) && first.Agent == agent && first.CheckOpen(l.now()) == nil
+}
+
+func isLink(i policypart.Issuance) bool {
+	return i.Purpose == policypart.PurposeLink || i.Purpose == policypart.PurposeLinkComplete
+}
+
+// linkable wants two verified senders that are not one already, and a word that no one else has read.
 func (l *links) linkable(ctx context.Context, first policypart.Issuance, turn exchange.TurnRecord) error {
 	var refusal *policypart.Refusal
 	var public string
@@ -104,6 +146,12 @@ func (l *links) linkable(ctx context.Context, first policypart.Issuance, turn ex
 	case first.Principal == turn.Message.Sender.Principal():
 		refusal = &policypart.Refusal{Code: policypart.CodePrincipal, Reason: "the code word came from the address that asked for it"}
 		public = "Send the code word from your other address, the one that you want to link with this one."
+	case turn.OthersRead():
+		refusal = &policypart.Refusal{Code: policypart.CodeProof, Reason: "the code word came in a message that other people read"}
+		public = "Other people can read your message, so its code word was not used. Send the word in a private message to this address alone."
+	case len(notesOf(first).Sides) >= maxSides:
+		refusal = &policypart.Refusal{Code: policypart.CodeUsed, Reason: "too many addresses sent the code word"}
+		public = "Too many addresses sent this code word. Answer the question in the conversation that showed it, or ask there for a new word."
 	default:
 		return nil
 	}
@@ -124,10 +172,11 @@ func (l *links) confirmation(ctx context.Context, first policypart.Issuance, tur
 	return policypart.Part{
 		Kind: policypart.ConsentRequired, Code: CodeLinkConfirm, Title: "Is this also you?",
 		Message: fmt.Sprintf("%s asks to be treated by %s as the same person as %s, so that it may use what both told it. "+
-			"Agree only if you asked for this yourself and both addresses are yours. It counts for %[2]s alone, and for these two addresses alone. "+
-			"Either of them ends it with a message that is only the word “unlink”.", names[0], turn.Message.Recipient, names[1]),
+			"Agree only if you asked for this yourself and both addresses are yours. It counts for %[2]s alone, and for these two addresses alone, "+
+			"once the other one has agreed to this one, too. Either of them ends it with a message that is only the word “unlink”.",
+			names[0], turn.Message.Recipient, names[1]),
 		ActionLabel: "Link the two addresses",
-		Data:        withData(nil, LinkKey, partner{Demand: first.ID, Proof: l.secrets.mint(partnerClaim(first.ID, turn.ID))}),
+		Data:        l.bind(CodeLinkConfirm, turn, partner{Demand: l.showed(first)}),
 	}, nil
 }
 
@@ -171,6 +220,14 @@ func (l *links) labels(ctx context.Context) (map[string]string, error) {
 	return labels, err
 }
 
+// showed returns the id of the demand whose page showed the word of a link.
+func (l *links) showed(first policypart.Issuance) string {
+	if first.Purpose == policypart.PurposeLink {
+		return first.ID
+	}
+	return notesOf(first).Partner
+}
+
 // words returns the code words of a message as they were issued.
 func words(message normalized.Message) (found []string) {
 	for i := range message.Parts {
@@ -204,57 +261,6 @@ func (l *links) agree(ctx context.Context, issuance policypart.Issuance) error {
 		return l.audit.refuse(ctx, issuance, l.demands.lost(ctx, issuance))
 	}
 	return nil
-}
-
-// confirm makes one person of the askers of both demands: the second turn ends with a sentence, the first one goes on.
-func (l *links) confirm(ctx context.Context, second policypart.Issuance) error {
-	first, err := l.store.Demand(ctx, notesOf(second).Partner)
-	if err != nil && !fault.Is(err, fault.NotFound) {
-		return fault.Wrap(fault.Unavailable, "the request cannot be read now; try again", err)
-	}
-
-	refusal := first.CheckOpen(l.now())
-	switch {
-	case err != nil || first.Purpose != policypart.PurposeLink || first.Agent != second.Agent:
-		refusal = &policypart.Refusal{Code: policypart.CodeUnknown, Reason: "the other side's demand is gone"}
-	case refusal == nil && (first.Principal == second.Principal || len(first.Asker) == 0 || len(second.Asker) == 0):
-		refusal = &policypart.Refusal{Code: policypart.CodePrincipal, Reason: "both sides are the same, or one is not verified"}
-	}
-
-	if refusal != nil {
-		return l.audit.refuse(ctx, second, refusal)
-	}
-
-	names, err := l.names(ctx, notesOf(second).AgentAddress, sideOf(first), sideOf(second))
-	if err != nil {
-		return err
-	}
-	return l.demands.settle(ctx, l.linking(first, second, names)...)
-}
-
-func (l *links) linking(first, second policypart.Issuance, names []string) []Ending {
-	now := l.now()
-	link := &exchange.PersonLink{
-		ID: exchange.DerivedID(second.ID, "link"), Agent: first.Agent, Sides: [2]exchange.LinkSide{sideOf(first), sideOf(second)}, LinkedAt: now,
-		Digest: policypart.Digest(first.Part.Title, first.Part.Message, second.Part.Title, second.Part.Message),
-	}
-	asked, other := link.Sides[0], link.Sides[1]
-
-	confirm := Ending{
-		Issuance: ended(second, deed{outcome: policypart.OutcomeGranted, by: asker(second)}, now), From: []string{policypart.StatusIssued},
-		Response: told(second, fmt.Sprintf("Done: %s now treats %s and %s as the same person. To end that, send it a message that is only the word “unlink”, "+
-			"from either of them.", notesOf(second).AgentAddress, names[0], names[1])),
-		State: exchange.StateAnswered, Link: link,
-		Audit: []exchange.AuditRecord{auditRow(second, codeLinked, asked.Principal+" and "+other.Principal, now)},
-	}
-
-	resume := granted(first, deed{
-		outcome: policypart.OutcomeGranted, by: asker(first), data: withData(nil, LinkKey, map[string]any{
-			"address": other.Address, "identity": policypart.Resolver{Issuer: other.Issuer, Subject: other.Subject, Method: other.Method},
-		}),
-	}, policypart.StatusIssued, now)
-
-	return []Ending{confirm, resume}
 }
 
 // sideOf returns what the asker of a demand proved.

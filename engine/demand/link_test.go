@@ -40,41 +40,186 @@ func (b *bench) agreed(t *testing.T, turn exchange.TurnRecord) (policypart.Issua
 	return issuance, view.Word
 }
 
+// sends lets a side send the word and agree; it returns the demand by which it did.
+func (b *bench) sends(t *testing.T, turn exchange.TurnRecord) policypart.Issuance {
+	t.Helper()
+	part, answers, err := b.Challenge(t.Context(), turn)
+	if err != nil || !answers {
+		t.Fatalf("%v %v", answers, err)
+	}
+	confirm, token := b.park(t, turn, part)
+	if view, err := b.Decide(t.Context(), token, true); err != nil || view.Outcome != policypart.OutcomeGranted {
+		t.Fatalf("%+v %v", view, err)
+	}
+	return b.row(confirm.ID)
+}
+
+// isAsked runs the asker's turn again after a demand of it was settled; it returns the demand that asks about the other side.
+func (b *bench) isAsked(t *testing.T, turn exchange.TurnRecord, after string) (policypart.Issuance, string) {
+	t.Helper()
+	turn = b.resumed(turn, after)
+	if granted, err := b.Granted(t.Context(), turn); err != nil || !granted {
+		t.Fatalf("the turn does not go on: %v %v", granted, err)
+	}
+	part, asks, err := b.Challenge(t.Context(), turn)
+	if err != nil || !asks {
+		t.Fatalf("%v %v", asks, err)
+	}
+	return b.park(t, turn, part)
+}
+
 func TestLinkTakesConsentOnBothSides(t *testing.T) {
 	b := setup(t)
-	first, word := b.agreed(t, turnOf("1", "alice"))
-	second := turnOf("2", "alice-at-work", "Hi,\nhere it is: "+strings.ToUpper(word)+".")
+	asker, second := turnOf("1", "alice"), turnOf("2", "alice-at-work")
+	first, word := b.agreed(t, asker)
+	second.Message.Parts = []normalized.Part{normalized.Text("Hi,\nhere it is: " + strings.ToUpper(word) + ".")}
 	part, answers, err := b.Challenge(t.Context(), second)
 	if err != nil || !answers || !strings.Contains(part.Message, "mailto:alice ") || strings.Contains(part.Message, "people.test") {
 		t.Fatalf("%+v %v %v", part, answers, err)
 	}
-	confirm, token := b.park(t, second, part)
+	confirm := b.sends(t, second)
 	if confirm.Purpose != policypart.PurposeLinkConfirm || confirm.Part.Data[LinkKey] != nil || confirm.CodeHash != "" {
 		t.Errorf("%+v", confirm)
 	}
-	if len(b.rows.endings) != 0 {
-		t.Fatal("linked before the second side agreed")
+	told, again := b.rows.endings[0], b.rows.endings[1]
+	if len(b.rows.links) != 0 || told.State != exchange.StateAnswered || told.Response == nil || !again.Resume || again.Issuance.ID != first.ID {
+		t.Fatalf("before the asker agreed to the address: %+v %+v %+v", b.rows.links, told, again)
+	}
+
+	last, token := b.isAsked(t, asker, first.ID)
+	if last.Purpose != policypart.PurposeLinkComplete || last.Part.Data[LinkKey] != nil || !strings.Contains(last.Part.Message, "mailto:alice-at-work sent") {
+		t.Errorf("%+v", last)
 	}
 	view, err := b.Decide(t.Context(), token, true)
 	if err != nil || view.Outcome != policypart.OutcomeGranted {
 		t.Fatalf("%+v %v", view, err)
 	}
-	told, resumed := b.rows.endings[0], b.rows.endings[1]
-	link := told.Link
+	resumed := b.rows.lastEnding(t)
+	link := resumed.Link
 	if link == nil || link.Agent != "a" || link.ID == "" || link.Sides[0].Principal != first.Principal || link.Sides[1].Subject != "mailto:alice-at-work" ||
 		link.Sides[0].Address != "" || link.LinkedAt.IsZero() || !link.Until.IsZero() ||
-		link.Digest != policypart.Digest(first.Part.Title, first.Part.Message, confirm.Part.Title, confirm.Part.Message) {
+		link.Digest != policypart.Digest(last.Part.Title, last.Part.Message, confirm.Part.Title, confirm.Part.Message) {
 		t.Errorf("%+v", link)
 	}
 	if _, other, counts := link.With("b", first.Principal, b.clock); counts {
 		t.Errorf("the link counts for another agent, with %+v", other)
 	}
-	if told.State != exchange.StateAnswered || told.Response == nil || !resumed.Resume || resumed.Issuance.ID != first.ID || !strings.Contains(string(resumed.Issuance.Resolution.Data[LinkKey]), "alice-at-work") {
-		t.Errorf("%+v %+v", told, resumed)
+	if !resumed.Resume || resumed.Issuance.ID != last.ID || !strings.Contains(string(resumed.Issuance.Resolution.Data[LinkKey]), "alice-at-work") {
+		t.Errorf("%+v", resumed)
 	}
-	b.wantAudit(t, "identity:linked", "demand:granted")
+	b.wantAudit(t, "demand:granted", "identity:link_agreed", "demand:granted", "identity:linked")
+	after := b.resumed(asker, last.ID)
+	if _, asks, err := b.Challenge(t.Context(), after); asks || err != nil {
+		t.Errorf("after the link the asker is asked again: %v %v", asks, err)
+	}
 	if _, answers, err := b.Challenge(t.Context(), second); answers || err != nil {
 		t.Errorf("the word is good once: %v %v", answers, err)
+	}
+}
+
+// TestWordInTheWrongHands: whoever has the word gets no link by it, and does not stop the address that it was meant for.
+func TestWordInTheWrongHands(t *testing.T) {
+	asker := turnOf("1", "alice")
+	for name, decide := range map[string]func(b *bench, first policypart.Issuance, word string){
+		"the asker says no": func(b *bench, first policypart.Issuance, word string) {
+			b.sends(t, turnOf("2", "eve", word))
+			last, token := b.isAsked(t, asker, first.ID)
+			view, err := b.Decide(t.Context(), token, false)
+			if ending := b.rows.lastEnding(t); err != nil || view.Outcome != policypart.OutcomeDenied || ending.State != exchange.StateRefused || len(b.rows.links) != 0 {
+				t.Errorf("%+v %v %+v", view, err, ending)
+			}
+			if _, answers, err := b.Challenge(t.Context(), turnOf("3", "work", word)); answers || err != nil || b.row(last.ID).Status != policypart.StatusDenied {
+				t.Errorf("the word outlives the link: %v %v", answers, err)
+			}
+		},
+		"the right address sends it later": func(b *bench, first policypart.Issuance, word string) {
+			b.sends(t, turnOf("2", "eve", word))
+			about, token := b.isAsked(t, asker, first.ID)
+			b.sends(t, turnOf("3", "work", word))
+			b.sends(t, turnOf("4", "work", word)) // twice
+			if view, err := b.Decide(t.Context(), token, false); err != nil || view.Outcome != policypart.OutcomeDenied || len(b.rows.links) != 0 {
+				t.Errorf("%+v %v", view, err)
+			}
+			last, token := b.isAsked(t, asker, about.ID)
+			if !strings.HasPrefix(last.Part.Message, "mailto:work sent") || len(notesOf(last).Sides) != 1 {
+				t.Errorf("%s, %+v", last.Part.Message, notesOf(last))
+			}
+			if _, err := b.Decide(t.Context(), token, true); err != nil || len(b.rows.links) != 1 || b.rows.links[0].Sides[1].Subject != "mailto:work" {
+				t.Errorf("%v %+v", err, b.rows.links)
+			}
+		},
+		"the right address was asked before": func(b *bench, first policypart.Issuance, word string) {
+			right := turnOf("3", "work", word)
+			part, _, err := b.Challenge(t.Context(), right)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, token := b.park(t, right, part)
+			b.sends(t, turnOf("2", "eve", word))
+			about, question := b.isAsked(t, asker, first.ID)
+			if _, err := b.Decide(t.Context(), token, true); err != nil || len(b.rows.links) != 0 {
+				t.Errorf("the right address cannot agree: %v", err)
+			}
+			if _, err := b.Decide(t.Context(), question, false); err != nil {
+				t.Error(err)
+			}
+			if last, _ := b.isAsked(t, asker, about.ID); !strings.HasPrefix(last.Part.Message, "mailto:work sent") {
+				t.Error(last.Part.Message)
+			}
+		},
+		"many send it": func(b *bench, first policypart.Issuance, word string) {
+			b.sends(t, turnOf("2", "eve", word))
+			b.isAsked(t, asker, first.ID)
+			b.sends(t, turnOf("3", "mallory", word))
+			b.sends(t, turnOf("4", "trudy", word))
+			if _, answers, err := b.Challenge(t.Context(), turnOf("5", "carol", word)); answers || refusedBy(err) != policypart.CodeUsed {
+				t.Errorf("%v %v", answers, err)
+			}
+		},
+		"others read it": func(b *bench, _ policypart.Issuance, word string) {
+			for name, others := range map[string]func(turn *exchange.TurnRecord){
+				"open":  func(turn *exchange.TurnRecord) { turn.Audience.Open = true },
+				"named": func(turn *exchange.TurnRecord) { turn.Audience.Parties = []string{"p"} },
+				"posted": func(turn *exchange.TurnRecord) {
+					turn.Message.Surface = &normalized.Surface{Visibility: normalized.VisibilityFollowers}
+				},
+				"Cc": func(turn *exchange.TurnRecord) {
+					turn.Message.Surface = &normalized.Surface{To: []normalized.SurfaceRecipient{{Address: "@a@agents.test"}}, Cc: []normalized.SurfaceRecipient{{Address: "@eve@evil.test"}}}
+				},
+			} {
+				turn := turnOf("2", "work", word)
+				others(&turn)
+				if _, answers, err := b.Challenge(t.Context(), turn); answers || !fault.Is(err, fault.Forbidden) || !strings.Contains(fault.Of(err).Public, "private message") {
+					t.Errorf("%s: %v %v", name, answers, err)
+				}
+			}
+			b.sends(t, turnOf("3", "work", word)) // it is still good
+		},
+		"the other side is erased": func(b *bench, first policypart.Issuance, word string) {
+			confirm := b.sends(t, turnOf("2", "work", word))
+			last, token := b.isAsked(t, asker, first.ID)
+			delete(b.rows.demands, confirm.ID)
+			if _, err := b.Decide(t.Context(), token, true); refusedBy(err) != policypart.CodeUnknown || len(b.rows.links) != 0 {
+				t.Errorf("%v", err)
+			}
+			if _, asks, err := b.Challenge(t.Context(), b.resumed(asker, first.ID)); asks || !fault.Is(err, fault.Forbidden) {
+				t.Errorf("%v %v, %s", asks, err, last.ID)
+			}
+		},
+		"nothing is decided": func(b *bench, first policypart.Issuance, word string) {
+			b.sends(t, turnOf("2", "work", word))
+			_, token := b.isAsked(t, asker, first.ID)
+			b.clock = b.clock.Add(25 * time.Hour)
+			if _, err := b.Decide(t.Context(), token, true); refusedBy(err) != policypart.CodeExpired || len(b.rows.links) != 0 {
+				t.Errorf("%v", err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := setup(t)
+			first, word := b.agreed(t, asker)
+			decide(b, first, word)
+		})
 	}
 }
 
@@ -95,13 +240,9 @@ func TestLinkShowsWhatIsProven(t *testing.T) {
 func TestEitherSideEndsALink(t *testing.T) {
 	for _, who := range []string{"alice@a.test", "work@a.test"} {
 		b := setup(t)
-		_, word := b.agreed(t, turnOf("1", "alice@a.test"))
-		second := turnOf("2", "work@a.test", word)
-		part, _, err := b.Challenge(t.Context(), second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, token := b.park(t, second, part)
+		first, word := b.agreed(t, turnOf("1", "alice@a.test"))
+		b.sends(t, turnOf("2", "work@a.test", word))
+		_, token := b.isAsked(t, turnOf("1", "alice@a.test"), first.ID)
 		if _, err := b.Decide(t.Context(), token, true); err != nil {
 			t.Fatal(err)
 		}
@@ -162,8 +303,15 @@ func TestConfirmationIsBoundToItsTurnAndToAnOpenFirstSide(t *testing.T) {
 	if _, err := b.Issue(turnOf("3", "carol"), part); err == nil {
 		t.Error("an agent carried the confirmation to another turn")
 	}
-	if _, err := b.Issue(second, policypart.Part{Kind: policypart.ConsentRequired, Code: CodeLinkConfirm, Message: "m"}); err == nil {
-		t.Error("an agent made a confirmation of its own")
+	for _, code := range []string{CodeLinkConfirm, CodeLinkComplete} {
+		if _, err := b.Issue(second, policypart.Part{Kind: policypart.ConsentRequired, Code: code, Message: "m"}); err == nil {
+			t.Errorf("an agent made a %s of its own", code)
+		}
+	}
+	other := part
+	other.Code = CodeLinkComplete
+	if _, err := b.Issue(second, other); err == nil {
+		t.Error("a confirmation passed for what the asker is asked")
 	}
 	confirm, token := b.park(t, second, part)
 	stored := b.row(first.ID)
@@ -177,26 +325,6 @@ func TestConfirmationIsBoundToItsTurnAndToAnOpenFirstSide(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if _, err := b.Decide(t.Context(), token, false); err != nil || b.row(confirm.ID).Status != policypart.StatusDenied {
-		t.Errorf("%v", err)
-	}
-}
-
-func TestTwoCannotTakeOneWord(t *testing.T) {
-	b := setup(t)
-	_, word := b.agreed(t, turnOf("1", "alice"))
-	tokens := make([]string, 0, 2)
-	for _, turn := range []exchange.TurnRecord{turnOf("2", "bob", word), turnOf("3", "carol", word)} {
-		part, _, err := b.Challenge(t.Context(), turn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, token := b.park(t, turn, part)
-		tokens = append(tokens, token)
-	}
-	if _, err := b.Decide(t.Context(), tokens[0], true); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Decide(t.Context(), tokens[1], true); refusedBy(err) != policypart.CodeUsed {
 		t.Errorf("%v", err)
 	}
 }

@@ -65,6 +65,9 @@ func (p *pages) view(i policypart.Issuance) View {
 	if i.Resolution != nil {
 		view.Outcome = i.Resolution.Outcome
 	}
+	if i.Purpose == policypart.PurposeLinkComplete && len(undecided(i.Resolution).Sides) > 0 { // no to this address, and another one is asked about
+		view.Outcome = policypart.OutcomeDenied
+	}
 	if i.Purpose == policypart.PurposeApproval {
 		showApproval(&view, i, kept)
 	}
@@ -158,6 +161,9 @@ func (t *tries) take(id string, now time.Time) bool {
 	return true
 }
 
+// sayDeclined begins what the asker is told who declined.
+const sayDeclined = "You declined, so nothing was done: "
+
 // Decide is the POST of a demand's page. Grant consents; for a link demand it makes the code word visible instead, and
 // a demand for a login or a payment is not granted by a click (state:proof), and an approval only by DecideApproval. Not grant denies any demand. Decide
 // returns the page afterwards, also beside an error about a demand that exists. Errors: fault.NotFound, Gone, Conflict
@@ -171,14 +177,18 @@ func (p *pages) Decide(ctx context.Context, token string, grant bool) (View, err
 	switch {
 	case issuance.Purpose == policypart.PurposeApproval:
 		err = fault.InField("code", "is missing: it is in the message that has the link to this page")
+	case !grant && issuance.Purpose == policypart.PurposeLinkComplete:
+		err = p.links.decline(ctx, issuance)
 	case !grant:
-		err = p.demands.settle(ctx, denied(issuance, asker(issuance), policypart.StatusIssued, "You declined, so nothing was done: "+quoted(issuance), p.now()))
+		err = p.demands.settle(ctx, denied(issuance, asker(issuance), policypart.StatusIssued, sayDeclined+quoted(issuance), p.now()))
 	case issuance.Kind != policypart.ConsentRequired:
 		err = p.audit.refuse(ctx, issuance, &policypart.Refusal{Code: policypart.CodeProof, Reason: issuance.Kind + " is not met by consent"})
 	case issuance.Purpose == policypart.PurposeLink:
 		err = p.links.agree(ctx, issuance)
 	case issuance.Purpose == policypart.PurposeLinkConfirm:
 		err = p.links.confirm(ctx, issuance)
+	case issuance.Purpose == policypart.PurposeLinkComplete:
+		err = p.links.complete(ctx, issuance)
 	default:
 		err = p.demands.settle(ctx, granted(issuance, deed{outcome: policypart.OutcomeGranted, by: asker(issuance)}, policypart.StatusIssued, p.now()))
 	}

@@ -45,11 +45,6 @@ func (s *secrets) word(id string) string {
 	return wordPrefix + s.mint(capability.Claim{Purpose: purposeWord, What: id, Form: capability.Typed, Former: true})
 }
 
-// partnerClaim is for the turn in which the other side of a link confirms the demand.
-func partnerClaim(demand, turnID string) capability.Claim {
-	return capability.Claim{Purpose: purposePartner, Who: turnID, What: demand}
-}
-
 func (s *secrets) mint(claim capability.Claim) string { return capability.Mint(s.key, claim) }
 
 // page returns the address of a demand's page under its id (stored) or its token (presented).

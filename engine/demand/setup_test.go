@@ -79,7 +79,9 @@ func (s *rowStore) DemandByState(_ context.Context, hash string) (policypart.Iss
 }
 
 func (s *rowStore) DemandByCode(_ context.Context, hash string) (policypart.Issuance, bool, error) {
-	return s.find(func(i policypart.Issuance) bool { return i.CodeHash != "" && i.CodeHash == hash })
+	return s.find(func(i policypart.Issuance) bool {
+		return i.CodeHash != "" && i.CodeHash == hash && (i.Status == policypart.StatusIssued || i.Status == policypart.StatusClaimed)
+	})
 }
 
 func (s *rowStore) DemandOfTurn(_ context.Context, turnID string) (policypart.Issuance, bool, error) {

@@ -42,17 +42,20 @@ func (e Exchange) Turns() (count int) {
 	return count
 }
 
-// For leaves out the answer where it was told to the sender of the message alone and none of the principals is that sender: the message
-// may have been public, and what was asked and answered in private is not.
-func (e *Exchange) For(principals []string) {
-	if e.Turn.Response == nil || e.mayTell(*e.Turn.Response, principals) {
+// For leaves out the answer where it was told to the sender of the message alone and the agent must not repeat it: none of the principals
+// is that sender, or others read what the agent says now. The message may have been public, and what was asked and answered in private is not.
+func (e *Exchange) For(principals []string, othersRead bool) {
+	if e.Turn.Response == nil || e.mayTell(*e.Turn.Response, principals, othersRead) {
 		return
 	}
 	e.Turn.Response, e.Turn.Said, e.ReplyID = nil, nil, ""
 }
 
-// mayTell reports whether an answer may be told to a party. What the agent itself began is told to its parties.
-func (e *Exchange) mayTell(answer normalized.Response, principals []string) bool {
+// mayTell reports whether an answer may be told to a party, and to others who read. What the agent itself began is told to its parties.
+func (e *Exchange) mayTell(answer normalized.Response, principals []string, othersRead bool) bool {
+	if othersRead && answer.Visibility == normalized.VisibilityDirect {
+		return false
+	}
 	speaker := e.Turn.Message.Sender.Speaker()
 	began := speaker != nil && speaker.Local() && speaker.Vouches(e.Turn.Message.Recipient)
 	narrow := answer.Visibility == normalized.VisibilityDirect || answer.Visibility == normalized.VisibilityFollowers
@@ -74,6 +77,7 @@ func (e Exchange) parts() (list []normalized.Part) {
 type ThreadQuery struct {
 	Agent, ThreadID string
 	Principals      []string            // of the party whose history it is: turns are left out whose audience has none of them; the first 16 count
+	OthersRead      bool                // without answers that were for their asker alone: other people read what is said now
 	Elsewhere       bool                // with what the principals said to the agent in Shared turns of other threads
 	Before          string              // only what was accepted before the turn with this id
 	Since           time.Time           // only what was accepted since then; zero = all
@@ -128,10 +132,10 @@ func (s *historian) joined(
 		}
 	}
 
-	if err := s.recall(ctx, excerpt.Head, query.Principals); err != nil {
+	if err := s.recall(ctx, excerpt.Head, query); err != nil {
 		return told{message: message}, err
 	}
-	if err := s.recall(ctx, excerpt.Tail, query.Principals); err != nil {
+	if err := s.recall(ctx, excerpt.Tail, query); err != nil {
 		return told{message: message}, err
 	}
 
@@ -156,7 +160,7 @@ func (s *historian) threadQuery(ctx context.Context, agent agents.Entry, turn ex
 	policy := agent.Settings.History
 	enough := policy.Enough()
 	query := ThreadQuery{
-		Agent: turn.Agent, ThreadID: turn.ThreadID, Before: turn.ID, Since: policy.Since(time.Now()),
+		Agent: turn.Agent, ThreadID: turn.ThreadID, Before: turn.ID, Since: policy.Since(time.Now()), OthersRead: turn.OthersRead() && !askedInPrivate(turn),
 		Enough: func(past Exchange) (is bool) {
 			for _, h := range slices.Backward(turns(agent, []Exchange{past}, new(ancestry))) {
 				is = enough(h)
@@ -230,9 +234,9 @@ func (s *historian) keepFiles(ctx context.Context, exchanges []Exchange) error {
 	return nil
 }
 
-// recall adds to exchanges the answers that they had before the newest one, as far as the principals may be told. They are few: an operator
+// recall adds to exchanges the answers that they had before the newest one, as far as they may be told. They are few: an operator
 // writes a second answer by hand.
-func (s *historian) recall(ctx context.Context, exchanges []Exchange, principals []string) error {
+func (s *historian) recall(ctx context.Context, exchanges []Exchange, query ThreadQuery) error {
 	for i := range exchanges {
 		for _, one := range exchanges[i].Turn.Said {
 			said, _, err := s.options.Store.Reply(ctx, one.ReplyID)
@@ -240,7 +244,7 @@ func (s *historian) recall(ctx context.Context, exchanges []Exchange, principals
 			case fault.Is(err, fault.NotFound):
 			case err != nil:
 				return fmt.Errorf("read an earlier answer of turn %s: %w", exchanges[i].Turn.ID, err)
-			case exchanges[i].mayTell(said.Response, principals): // one that was taken back has no parts
+			case exchanges[i].mayTell(said.Response, query.Principals, query.OthersRead): // one that was taken back has no parts
 				exchanges[i].Earlier = append(exchanges[i].Earlier, said.Response.Parts...)
 			}
 		}

@@ -20,8 +20,7 @@ type Demands interface {
 	// Issue makes the record of a demand that the pipeline stores together with the parked turn. Its Part is what the
 	// asker gets. Conflict when the turn has demanded too often.
 	Issue(turn exchange.TurnRecord, part policypart.Part) (policypart.Issuance, error)
-	// Challenge reports whether the message answers an open question about the same person on another network; the part is
-	// the demand for consent on this side.
+	// Challenge reports whether the turn goes on with the link of two addresses; the part is the demand for consent on this side.
 	Challenge(ctx context.Context, turn exchange.TurnRecord) (part policypart.Part, answers bool, err error)
 	// Unlink ends what makes the sender one person with others for the agent; the sentence is for the sender. ended is false if there
 	// was nothing to end.

@@ -21,7 +21,8 @@ func posted(user, id, thread string) exchange.Inbound {
 	return in
 }
 
-// TestEarlierPrivateAnswersStayPrivate: an answer to its asker alone is told to no one else, also when a public one came after it.
+// TestEarlierPrivateAnswersStayPrivate: an answer to its asker alone is told to no one else, also when a public one came after it, and is no
+// part of a history whose answer others read.
 func TestEarlierPrivateAnswersStayPrivate(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {
 		w := &witness{seen: map[string]string{}}
@@ -44,8 +45,17 @@ func TestEarlierPrivateAnswersStayPrivate(t *testing.T) {
 		if got := w.ask(t, e, posted("bo", "m2", "thread")); got != "hello m1 | It is done." {
 			t.Errorf("another person's history is %q", got)
 		}
-		if got := w.ask(t, e, posted("ana", "m3", "thread")); !strings.HasPrefix(got, "hello m1 | your PIN is 4711  It is done. | ") {
-			t.Errorf("the asker's history is %q", got)
+		copied := from("ana", "m4", "thread")
+		copied.Message.Surface = &normalized.Surface{
+			To: []normalized.SurfaceRecipient{{Address: "@echo@agents.test"}}, Cc: []normalized.SurfaceRecipient{{Address: "@bo@peer.test"}},
+		}
+		for name, in := range map[string]exchange.Inbound{"a post": posted("ana", "m3", "thread"), "a mail with Cc": copied} {
+			if got := w.ask(t, e, in); !strings.HasPrefix(got, "hello m1 | It is done. | ") || strings.Contains(got, "4711") {
+				t.Errorf("the asker's history for %s is %q", name, got)
+			}
+		}
+		if got := w.ask(t, e, from("ana", "m5", "thread")); !strings.HasPrefix(got, "hello m1 | your PIN is 4711  It is done. | ") {
+			t.Errorf("the asker's own history is %q", got)
 		}
 	})
 }

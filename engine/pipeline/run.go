@@ -223,7 +223,7 @@ const (
 	originAgent    origin = iota
 	originReleased        // it was held back, and an approver let it pass
 	originCombined        // the agents that it mentions have been asked
-	originLink            // the message carries the word of an open link, or a bare yes or no to a demand: what the server says about that
+	originLink            // the turn goes on with a link, or its message is a bare yes or no to a demand: what the server says about that
 	originCaptured        // it was there already when the process died while it took the money for it
 )
 
@@ -248,14 +248,14 @@ func (s *runner) originOf(ctx context.Context, job queue.Job, turn exchange.Turn
 		return originReleased, released.Response, nil
 	}
 
-	if turn.Message.PolicyResolution == nil {
-		response, isLink, err := s.challenged(ctx, turn)
-		if err == nil && !isLink {
-			response, isLink, err = s.reminded(ctx, turn)
-		}
-		if isLink {
-			return originLink, response, err
-		}
+	response, isLink, err := s.challenged(ctx, turn)
+	if err == nil && !isLink && turn.Message.PolicyResolution == nil {
+		response, isLink, err = s.reminded(ctx, turn)
+	}
+	if isLink {
+		return originLink, response, err
+	}
+	if err != nil || turn.Message.PolicyResolution == nil {
 		return originAgent, response, err
 	}
 
@@ -306,12 +306,12 @@ func (s *runner) ask(ctx context.Context, job queue.Job, agent agents.Entry, tur
 // unlinkWord is what a sender writes, and nothing else, to end the links of their address with the agent.
 var unlinkWord = moderation.NewWords([]string{"unlink"})
 
-// challenged answers a message that carries the word of an open link: with the demand for this side's consent, or with
-// the reason why the word is of no use here. It also answers the word that ends links.
+// challenged answers a turn that goes on with a link: with the demand for the consent of its sender, or with the reason why its sender
+// cannot be linked, which is for them alone. It also answers the word that ends links.
 func (s *runner) challenged(ctx context.Context, turn exchange.TurnRecord) (response normalized.Response, answers bool, err error) {
 	said := turn.Message
 	said.Parts = normalized.NewParts(said.Parts) // mail programs quote what they answer
-	if unlinkWord.Only(said) {
+	if turn.Message.PolicyResolution == nil && unlinkWord.Only(said) {
 		sentence, ended, err := s.options.Demands.Unlink(ctx, turn)
 		response.Parts = []normalized.Part{normalized.Text(sentence)}
 		return response.Answering(turn.Message), ended, err
@@ -320,7 +320,7 @@ func (s *runner) challenged(ctx context.Context, turn exchange.TurnRecord) (resp
 	part, answers, err := s.options.Demands.Challenge(ctx, turn)
 	switch {
 	case fault.Is(err, fault.Forbidden):
-		response.Parts = []normalized.Part{normalized.Text(fault.Of(err).Public)}
+		response.Visibility, response.Parts = normalized.VisibilityDirect, []normalized.Part{normalized.Text(fault.Of(err).Public)}
 	case err != nil || !answers:
 		return response, false, err
 	default:

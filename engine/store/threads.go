@@ -104,7 +104,7 @@ func (s turnStore) ThreadExcerpt(ctx context.Context, query pipeline.ThreadQuery
 	texts := threadTexts[threadScope{len(owners), query.Elsewhere}]
 	key, before, since := hashKey(query.Agent, query.ThreadID), query.Before, firstID(query.Since)
 	page := func(text, before string, limit int, enough func(pipeline.Exchange) bool) ([]pipeline.Exchange, bool, error) {
-		return s.exchanges(ctx, text, slices.Concat([]any{key, before, since, query.Agent, int64(limit)}, owners), limit, query.Principals, enough)
+		return s.exchanges(ctx, text, slices.Concat([]any{key, before, since, query.Agent, int64(limit)}, owners), limit, query, enough)
 	}
 	tail, all, err := page(texts.newest, before, query.Tail, query.Enough)
 	if err != nil {
@@ -133,7 +133,7 @@ func (s turnStore) ThreadExcerpt(ctx context.Context, query pipeline.ThreadQuery
 
 // exchanges reads until limit turns are there or the caller has enough. It reports whether there was nothing more to read.
 func (s turnStore) exchanges(
-	ctx context.Context, text string, arguments []any, limit int, principals []string, enough func(pipeline.Exchange) bool,
+	ctx context.Context, text string, arguments []any, limit int, query pipeline.ThreadQuery, enough func(pipeline.Exchange) bool,
 ) (found []pipeline.Exchange, all bool, err error) {
 	if limit <= 0 {
 		return nil, false, nil
@@ -148,7 +148,7 @@ func (s turnStore) exchanges(
 			return err
 		}
 
-		e.For(principals)
+		e.For(query.Principals, query.OthersRead)
 		found = append(found, e)
 		if turns += e.Turns(); enough != nil && enough(e) {
 			turns = limit

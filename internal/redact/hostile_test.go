@@ -1,10 +1,13 @@
 package redact_test
 
 import (
+	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf16"
 )
 
 // TestHostileTextsCostLittle: texts without spaces, in which every address could be read to the end of the text.
@@ -62,6 +65,24 @@ func TestHoldsReadsToTheEnd(t *testing.T) {
 	} {
 		if !r.Holds([]byte(mail)) {
 			t.Errorf("%s: the rest is not read", name)
+		}
+	}
+
+	// UTF-16, in each order and with its mark or without, as a file and in the base64 of a mail. The mark is in the first piece alone.
+	for name, order := range map[string]binary.AppendByteOrder{"little": binary.LittleEndian, "big": binary.BigEndian} {
+		for mark, text := range map[string]string{
+			"\ufeff": "\ufeff" + strings.Repeat("中", 600_000) + " https://inbox.test/policy/" + token, "": "Forwarded by a program that writes no mark:\n\nhttps://inbox.test/policy/" + token,
+		} {
+			var file []byte
+			for _, unit := range utf16.Encode([]rune(text)) {
+				file = order.AppendUint16(file, unit)
+			}
+			if holds, err := r.HoldsIn(bytes.NewReader(file)); err != nil || !holds {
+				t.Errorf("UTF-16, %s endian, mark %q: %v %v", name, mark, holds, err)
+			}
+			if mail := "Content-Type: text/plain\r\n\r\n" + base64.StdEncoding.EncodeToString(file); mark == "" && !r.Holds([]byte(mail)) {
+				t.Errorf("UTF-16, %s endian, in a mail", name)
+			}
 		}
 	}
 

@@ -115,6 +115,9 @@ func (r *Redactor) Links(text string) string {
 // Holds reports whether there is a key in bytes as they came, which may be a whole mail with its encodings.
 func (r *Redactor) Holds(content []byte) bool {
 	text := string(content)
+	if isWide(text) {
+		text = narrow(text)
+	}
 	if len(r.find(text, false)) > 0 {
 		return true
 	}
@@ -133,13 +136,16 @@ const (
 	pieceRepeat = 8 << 10
 )
 
-// HoldsIn is Holds for a stream. Pieces with a zero byte are no text, and are not read.
+// HoldsIn is Holds for a stream. Pieces with a zero byte are no text, and are not read, unless the stream is UTF-16.
 func (r *Redactor) HoldsIn(content io.Reader) (bool, error) {
 	piece := make([]byte, 0, pieceSize)
+	wide := false
 	for {
 		n, err := io.ReadFull(content, piece[len(piece):cap(piece)])
 		piece = piece[:len(piece)+n]
-		if bytes.IndexByte(piece, 0) < 0 && r.Holds(piece) {
+		wide = wide || isWide(string(piece[:min(len(piece), minWide)]))
+		switch {
+		case wide && r.Holds([]byte(narrow(string(piece)))), bytes.IndexByte(piece, 0) < 0 && r.Holds(piece):
 			return true, nil
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

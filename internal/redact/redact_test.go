@@ -46,6 +46,8 @@ func TestKeysAreHidden(t *testing.T) {
 		"bold":               "**" + link + "**",
 		"html":               `<a href="` + link + `">Decide</a>`,
 		"html entities":      `<a href="https&#58;&#x2F;&sol;inbox.test&#47;policy&#47;` + token + `">`,
+		"no semicolons":      `<a href="https&#58//inbox.test&#x2Fpolicy&#47` + token + `">`,
+		"old entity":         "https://inbox.test/policy/&shy" + token,
 		"quoted":             "> > " + link,
 		"broken line":        "> https://inbox.test/policy/" + token[:20] + "\n> " + token[20:] + "\n> Bye",
 		"broken before":      "https://inbox.test/\npolicy/" + token,

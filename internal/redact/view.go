@@ -177,17 +177,31 @@ func readBackslash(text string, at int) (int, string) {
 // maxEntity bounds a character reference of HTML.
 const maxEntity = 32
 
-// readEntity reads character references of HTML.
+// readEntity reads character references of HTML. Browsers do without the semicolon after a number, and after old names such as "&amp".
 func readEntity(text string, at int) (int, string) {
 	if text[at] != '&' {
 		return 0, ""
 	}
-	end := strings.IndexByte(text[at:min(len(text), at+maxEntity)], ';')
-	if end < 0 {
-		return 0, ""
+	end := at + 1
+	if end < len(text) && text[end] == '#' {
+		end++
+		digits := "0123456789"
+		if end < len(text) && lower(text[end]) == 'x' {
+			end, digits = end+1, "0123456789abcdefABCDEF"
+		}
+		for end < min(len(text), at+maxEntity) && strings.IndexByte(digits, text[end]) >= 0 {
+			end++
+		}
+	} else {
+		for end < min(len(text), at+maxEntity) && isAlphanumeric(text[end]) {
+			end++
+		}
 	}
-	if meaning := html.UnescapeString(text[at : at+end+1]); meaning != text[at:at+end+1] {
-		return end + 1, meaning
+	if end < len(text) && text[end] == ';' {
+		end++
+	}
+	if meaning := html.UnescapeString(text[at:end]); meaning != text[at:end] {
+		return end - at, meaning
 	}
 	return 0, ""
 }
@@ -249,6 +263,29 @@ func joinLines(text string, at int) (int, string) {
 	return end - at, ""
 }
 
+// minWide is how many bytes are looked at to know UTF-16 without its mark.
+const minWide = 64
+
+// isWide reports whether a text begins like one of UTF-16 in either order: by its mark, or since each second byte of its first letters is zero.
+func isWide(text string) bool {
+	if strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff") {
+		return true
+	}
+	if len(text) < minWide {
+		return false
+	}
+	zeros := [2]int{}
+	for i := range minWide {
+		if text[i] == 0 {
+			zeros[i%2]++
+		}
+	}
+	return zeros == [2]int{0, minWide / 2} || zeros == [2]int{minWide / 2, 0}
+}
+
+// narrow returns a text of UTF-16 with each of its ASCII letters as one byte. Keys have no others.
+func narrow(text string) string { return strings.ReplaceAll(text, "\x00", "") }
+
 // minBase64 is the shortest run of base64 that may hold an address.
 const minBase64 = 20
 
@@ -298,6 +335,9 @@ func encoded(text string) (list []string) {
 			}
 		}
 		for _, one := range plain {
+			if isWide(one) {
+				one = narrow(one)
+			}
 			if strings.IndexByte(one, 0) < 0 { // else it is no text
 				list = append(list, one)
 			}

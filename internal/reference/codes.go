@@ -140,6 +140,8 @@ var codes = []Group{
 		{"payment:capture_unknown", "The work is done, and whether the money was taken is not known.", "Ask the facilitator about the payment."},
 		{"identity:link", "An agent asks whether two addresses belong to one person.", ""},
 		{"identity:link_confirm", "The other address is asked the same.", ""},
+		{"identity:link_agreed", "The other address agreed. The asker is asked about it.", ""},
+		{"identity:link_complete", "The asker is asked about the address that agreed.", ""},
 		{"identity:linked", "Both said so: the addresses count as one person for the agent that asked.", "`inbox people list`."},
 		{"identity:unlinked", "A link of two addresses ended: a side or the operator ended it, or what proved a side is gone.", "`inbox people list`."},
 		{"policy:url_removed", "The address in a demand was not on this server, and was removed.", "Let the agent leave the address out: the server makes it."},

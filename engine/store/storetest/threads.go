@@ -289,6 +289,7 @@ func partyThread(t *testing.T, p *probe) {
 	p.tx(func(tx pipeline.Tx) error { return tx.InsertReply(t.Context(), private, "") })
 	p.reads("… m3+ m4+ = 10", pipeline.ThreadQuery{Tail: 4, Principals: []string{"ann"}})
 	p.reads("… m3+ m4 = 5", pipeline.ThreadQuery{Tail: 3, Principals: []string{"carol"}})
+	p.reads("… m3+ m4 = 9", pipeline.ThreadQuery{Tail: 3, Principals: []string{"ann"}, OthersRead: true})
 
 	parties, err := p.Records.PartiesOf(t.Context(), first.ID)
 	p.ok(err)
