@@ -374,20 +374,25 @@ func TestConsentNamesProgramsByTheirLabel(t *testing.T) {
 		issuer, token, want string
 	}{{"agents.test", "7", label}, {"agents.test", "8", "a program of agents.test"}, {"other.test", "7", "a program of other.test"}} {
 		b := setup(t)
-		_, word := b.agreed(t, byToken("1", test.issuer, test.token))
+		asker := byToken("1", test.issuer, test.token)
+		first, word := b.agreed(t, asker)
 		part, _, err := b.Challenge(t.Context(), turnOf("2", "alice", word))
 		if err != nil || !strings.HasPrefix(part.Message, test.want+" asks") || strings.Contains(part.Message, "token:") {
 			t.Errorf("%+v: %q, %v", test, part.Message, err)
 		}
-		_, token := b.park(t, turnOf("2", "alice", word), part)
+		b.sends(t, turnOf("2", "alice", word))
+		told := normalized.PlainText(b.rows.endings[0].Response.Parts)
+		if !strings.Contains(told, test.want+" is now asked") || strings.Contains(told, "token:") {
+			t.Errorf("%+v: told %q", test, told)
+		}
+		last, token := b.isAsked(t, asker, first.ID)
+		if !strings.Contains(last.Part.Message, "as the same person as "+test.want) || strings.Contains(last.Part.Message, "token:") {
+			t.Errorf("%+v: asked %q", test, last.Part.Message)
+		}
 		if _, err := b.Decide(t.Context(), token, true); err != nil {
 			t.Fatal(err)
 		}
-		told := normalized.PlainText(b.rows.endings[0].Response.Parts)
-		if !strings.Contains(told, test.want+" and mailto:alice") || strings.Contains(told, "token:") {
-			t.Errorf("%+v: told %q", test, told)
-		}
-		b.rows.links = []exchange.PersonLink{*b.rows.endings[0].Link}
+		b.rows.links = []exchange.PersonLink{*b.rows.lastEnding(t).Link}
 		if sentence, ended, err := b.Unlink(t.Context(), turnOf("3", "alice")); !ended || err != nil || !strings.Contains(sentence, "this address and "+test.want) {
 			t.Errorf("%+v: %q, %v, %v", test, sentence, ended, err)
 		}
