@@ -10,7 +10,7 @@ ATTACK_SECONDS ?= 20
 FUZZ_TIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: guides interop help build install run demo check test test-race e2e explore attacks tck lint release-check fuzz-short bench bench-lists bench-pages generate screenshots test-dependencies
+.PHONY: guides trials interop help build install run demo check test test-race e2e explore attacks tck lint release-check fuzz-short bench bench-lists bench-pages generate screenshots test-dependencies
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ e2e: test-dependencies ## run the end-to-end and crash tests only
 explore: test-dependencies ## run pairs of operations on PostgreSQL in every order of their statements (hours; make test runs a part)
 	INBOX_TEST_DATABASE_URL=$${INBOX_TEST_DATABASE_URL:-$$(scripts/test-postgres start)} \
 		$(GO) test ./e2e/explore -count=1 -run '^TestPairs$$' -v -timeout 24h -args -whole
+
+trials: test-dependencies ## run two nodes against each other: the previous release beside this one, cancelling next to settling, acts across nodes
+	scripts/test trials
 
 guides: test-dependencies ## run every command of the README and of the guides as it is written there, and nothing else
 	scripts/test guides

@@ -140,7 +140,7 @@ func TestGRPCCallsEndWithTheirToken(t *testing.T) {
 		await.Receive(t, asked, "the agent to be asked")
 	}
 
-	b.engine.Tokens.Revoke(b.ada)
+	b.engine.Revoke(b.ada)
 	uses.Changed()
 	wantStatus(t, await.Receive(t, sent, "the end of the call"), grpccodes.Unauthenticated, "UNAUTHENTICATED")
 	for err = error(nil); err == nil; {

@@ -57,7 +57,7 @@ func (s tokenStore) Tokens(ctx context.Context) ([]exchange.Token, error) {
 	return tokens, err
 }
 
-const removeWatchesOfToken = `DELETE FROM watches WHERE principal LIKE $1`
+const removeWatchesOfToken = `DELETE FROM watches WHERE principal LIKE $1` //nolint:gosec // G101: a statement, no credential
 
 // RevokeToken ends a token by its id, with the sessions of the console that it began, the webhooks that were set with it, and the links of
 // who it was. All nodes are told. fault.NotFound when it is there no more.

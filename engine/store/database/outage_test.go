@@ -42,7 +42,7 @@ func TestOutageIsReportedOnceAMinute(t *testing.T) {
 			t.Errorf("%d lines when the outage begins, want 1", got)
 		}
 		for range 10 * 60 { // ten minutes
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			_ = fail()
 		}
 		if text := log.String(); !strings.Contains(text, "failures=1060") {
@@ -55,12 +55,12 @@ func TestOutageIsReportedOnceAMinute(t *testing.T) {
 		for range 5 { // some still fail
 			_ = o.note(nil)
 			_ = fail()
-			time.Sleep(outageQuiet / 2)
+			<-time.After(outageQuiet / 2)
 		}
 		if got := lines(); got != 0 {
 			t.Errorf("%d lines while transactions fail and succeed, want none", got)
 		}
-		time.Sleep(outageQuiet)
+		<-time.After(outageQuiet)
 		for range 100 {
 			if err := o.note(nil); err != nil {
 				t.Fatal(err)

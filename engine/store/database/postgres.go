@@ -336,7 +336,7 @@ func openPostgresPool(config *pgconn.Config, connections int, life time.Duration
 		},
 		Fit: func(connection *pgconn.PgConn) bool {
 			end, ok := connection.CustomData()[lifeEnd].(time.Time)
-			return (known == nil || known.current(connection)) && (!ok || !time.Now().After(end))
+			return (known == nil || known.usable(connection)) && (!ok || !time.Now().After(end))
 		},
 	}
 	if known != nil {

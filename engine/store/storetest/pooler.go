@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -39,15 +40,13 @@ func PgBouncer(t testing.TB, database string, settings ...string) string {
 	port := freePort(t)
 	text := fmt.Sprintf("[databases]\n* = host=%s port=%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\nauth_type = trust\nauth_file = %s\n",
 		target.Hostname(), target.Port(), port, filepath.Join(home, "users"))
-	for _, setting := range settings {
-		text += setting + "\n"
-	}
+	text += strings.Join(append(settings, ""), "\n")
 	for name, content := range map[string]string{"users": `"inbox" ""` + "\n", "pgbouncer.ini": text} {
-		if err := os.WriteFile(filepath.Join(home, name), []byte(content), 0o644); err != nil { //nolint:gosec // read by the account of the pooler
+		if err := os.WriteFile(filepath.Join(home, name), []byte(content), 0o644); err != nil { // read by the account of the pooler
 			t.Fatal(err)
 		}
 	}
-	if err := os.Chmod(home, 0o755); err != nil { //nolint:gosec // as above
+	if err := os.Chmod(home, 0o755); err != nil {
 		t.Fatal(err)
 	}
 
