@@ -362,7 +362,7 @@ func (n *twoNodes) tokenID(name string) string {
 	return ""
 }
 
-// pause: a paused agent gets no new messages; the run under way goes on.
+// pause checks that a paused agent gets no new messages and finishes the run that has begun.
 func (n *twoNodes) pause() {
 	n.t.Helper()
 	said := n.words()

@@ -365,7 +365,7 @@ const (
 	surfaceConnector = "connector"
 )
 
-// roomDM is the kind of a room in which only the sender reads what is said.
+// roomDM is the room_kind of a direct message: only its sender reads the answer.
 const roomDM = "dm"
 
 // Ways by which an answer leaves.

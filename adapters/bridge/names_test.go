@@ -123,7 +123,7 @@ func TestPrivateAnswersInRooms(t *testing.T) {
 	}
 }
 
-// TestLongNamesAreTheirOwn: a person who is called like the hash of a long name is another one.
+// TestLongNamesAreTheirOwn: a name that equals the stored hash of a long name belongs to another person.
 func TestLongNamesAreTheirOwn(t *testing.T) {
 	long := strings.Repeat("a", maxReadable+1)
 	if escaped(long) == escaped(escaped(long)) || short(long) == short(short(long)) || connectorSubject("m", long) == connectorSubject("m", escaped(long)) {

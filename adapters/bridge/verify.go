@@ -167,7 +167,7 @@ func (s *site) address(local, subject string) string {
 // maxReadable bounds names of outside that are kept as they are, in bytes; longer ones are kept as their hash.
 const maxReadable = 200
 
-// hashedName begins what is kept of a long name.
+// hashedName is the prefix of a name that is stored as its hash.
 const hashedName = "sha256-"
 
 // escaped writes a name of outside so that it can stand in a subject: no blanks, nothing that does not print. Separators

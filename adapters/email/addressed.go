@@ -49,7 +49,7 @@ func (a *arrival) counts(name string) bool {
 	return !a.sender.verified() || a.sender.addressing.covers(name)
 }
 
-// subject returns the subject where it is the author's. The lowest instance is read, so a field that was added on top changes nothing.
+// subject returns the Subject if its author vouches for it. It reads the lowest instance, so that adding one on top has no effect.
 func (a *arrival) subject() string {
 	signature := a.sender.addressing.signature
 	if !a.counts("subject") && (signature == nil || !signature.CoversLowest("subject")) {
@@ -138,8 +138,8 @@ func (i *inbox) signedFor(mail *arrival, to recipient, signature *authentication
 	return covered && !resentByOther(mail) && i.named(mail, to, "Resent-To", "Resent-Cc")
 }
 
-// openReading returns why others than the author may have said how the body is read; empty = they did not. Without these fields a body is
-// plain text (RFC 2045, section 5.2), and who has a mail can remove what no signature covers. So a field needs none that says the same.
+// openReading names the first MIME field that changes how the body is read and that the signature does not cover; empty = there is none.
+// A field that only states the default, plain text (RFC 2045, section 5.2), needs no signature: removing it has the same effect.
 func openReading(fields message.Header, signature *authentication.Signature) string {
 	for _, field := range []struct {
 		name  string

@@ -279,8 +279,8 @@ func TestASignedMailIsReadOnce(t *testing.T) {
 	}
 }
 
-// TestAFieldCountsUnderTheProof: of a mail that is proven, a field decides something only if the signature covers it or the author's own
-// server sent the mail. Others who have the mail write what they like beside it.
+// TestAFieldCountsUnderTheProof: a header field of a proven mail has an effect only if the signature covers it or the author's own server
+// sent the mail. Anyone who hands the mail on can add the other fields.
 func TestAFieldCountsUnderTheProof(t *testing.T) {
 	const own = "01936f2a-0000-7000-8000-000000000001@inbox.test"
 	names := []string{"From", "To", "Cc", "Subject", "Date", "Message-ID", "MIME-Version", "Content-Type", "In-Reply-To", "References", "Reply-To"}

@@ -248,10 +248,9 @@ const (
 	ReplyToNever        = "never"
 )
 
-// safeReplyTo returns the Reply-To address where it cannot turn the agent into a reflector: a sender who signs may name
-// any address there, so the address must belong to the organization of the sender, who was proven and wrote the field: neighbours at a large
-// provider are of one organization. signed reports whether the aligned signature covers the field; unfollowed is the address that is not
-// written to.
+// safeReplyTo returns the Reply-To address if following it cannot turn the agent into a reflector. The address must belong to the sender's
+// organization, because a signer can name any address. The sender must also vouch for the field, because strangers at a large provider
+// share an organization. signed reports whether the aligned signature covers the field; unfollowed is the address that is ignored.
 func (i *inbox) safeReplyTo(mail *arrival, to recipient) (safe *message.Mailbox, signed bool, unfollowed string) {
 	boxes := mail.addresses("Reply-To")
 	if len(boxes) == 0 || len(boxes) == 1 && boxes[0].Key() == mail.sender.from.Key() {

@@ -167,7 +167,7 @@ func readRoute(raw json.RawMessage) (route, bool) {
 	return notes, err == nil && notes.Version == 1
 }
 
-// answeredAt returns when the answer of ours was made that has a Message-ID: our ids tell their time. Zero = it is none of ours.
+// answeredAt returns when we sent the answer with this Message-ID, which contains the time. Zero = the answer is not ours.
 func (i *inbox) answeredAt(messageID string) time.Time {
 	replyID, domain := ReplyIDOf(messageID)
 	id, err := uuid.Parse(replyID)

@@ -219,7 +219,7 @@ func (r *run) requestOf(agent string) string {
 	return ""
 }
 
-// tagOf returns the address of the conversation in which somebody was written to last.
+// tagOf returns the tagged Reply-To address of the newest mail that the reader received.
 func (r *run) tagOf(reader *person) string {
 	for _, one := range slices.Backward(reader.mails) {
 		if parsed, err := mail.ReadMessage(bytes.NewReader(one.raw)); err == nil && isTag(parsed.Header.Get("Reply-To")) {
@@ -230,8 +230,8 @@ func (r *run) tagOf(reader *person) string {
 	return ""
 }
 
-// overtake lets a reader of a mail bring it to the agent before its author does, with fields on top that nobody signed. The run must not
-// have what the author said in private.
+// overtake delivers a copy of a mail from one of its readers, with an unsigned field added, before the author's own copy arrives. The run
+// must not contain what the author said in private.
 func (r *run) overtake(by, author *person, field string, private *word) {
 	own := r.ledger.word(author, by)
 	own.agents[parrot] = true

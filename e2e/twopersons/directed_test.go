@@ -208,7 +208,7 @@ func (r *run) linkWord() string {
 	return word
 }
 
-// TestOperatorNamesWhoIsAnswered: where several people wait in a conversation, the operator says whom they mean.
+// TestOperatorNamesWhoIsAnswered: if messages of several people wait in a conversation, the operator must choose one.
 func TestOperatorNamesWhoIsAnswered(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		r := w.newRun(t, false)
