@@ -186,7 +186,8 @@ func nextDue(t *testing.T, p *probe) {
 	check := func(want time.Duration) {
 		t.Helper()
 		got, found, err := p.Store.NextDue(t.Context(), "work")
-		if err != nil || !found || got > want || got < want-time.Minute {
+		// The machine may set its clock back by a little between two readings of it.
+		if err != nil || !found || got > want+time.Second || got < want-time.Minute {
 			t.Fatalf("next due in %v, %t, %v; want %v", got, found, err, want)
 		}
 	}
