@@ -14,6 +14,14 @@ import (
 	"inbox/normalized"
 )
 
+// Reach reports whether the model's provider takes connections, if it can be looked for without a request.
+func (a *Agent) Reach(ctx context.Context) error {
+	if reacher, is := a.options.Provider.(Reacher); is {
+		return reacher.Reach(ctx)
+	}
+	return nil
+}
+
 // Handle answers a turn: prompt, loop, answer. Errors are faults, or the cause of the ended context. A turn that runs
 // again takes up its transcript from turn.Memory: tools that ended are not called twice.
 func (a *Agent) Handle(ctx context.Context, turn agents.Turn) iter.Seq2[normalized.Delta, error] {

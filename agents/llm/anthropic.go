@@ -40,6 +40,9 @@ func connectAnthropic(connection Connection) (Provider, error) {
 	return Retrying(&anthropic{endpoint}, connection.Retry), nil
 }
 
+// Reach implements Reacher.
+func (a *anthropic) Reach(ctx context.Context) error { return a.endpoint.reach(ctx) }
+
 // Stream implements Provider.
 func (a *anthropic) Stream(ctx context.Context, request Request) iter.Seq2[Delta, error] {
 	return a.endpoint.stream(ctx, anthropicBody(request), &anthropicAnswer{})

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"inbox/agents/upstream"
 	"inbox/internal/clock"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
@@ -30,6 +31,7 @@ var (
 // endpoint is one address of a provider: how to get there, how long it may take and what is read back.
 type endpoint struct {
 	address string
+	host    string // with the port
 	header  http.Header
 	key     string // never to be shown
 	client  *safehttp.Client
@@ -246,10 +248,12 @@ func (c Connection) endpoint(suffix string, header http.Header) (*endpoint, erro
 		return nil, err
 	}
 	return &endpoint{
-		address: address, header: header, key: c.APIKey, time: c.TimeLimit, idle: c.IdleLimit,
+		address: address, host: hostPort, header: header, key: c.APIKey, time: c.TimeLimit, idle: c.IdleLimit,
 		client: c.Client.Trusting(hostPort).Limit(c.MaxResponseBytes),
 	}, nil
 }
+
+func (e *endpoint) reach(ctx context.Context) error { return upstream.Dial(ctx, e.client, e.host) }
 
 // stream runs one exchange as a sequence of deltas.
 func (e *endpoint) stream(ctx context.Context, body any, answer codec) iter.Seq2[Delta, error] {
@@ -306,6 +310,14 @@ func Retrying(provider Provider, bounds Retry) Provider {
 type retrying struct {
 	provider Provider
 	bounds   Retry
+}
+
+// Reach implements Reacher.
+func (r retrying) Reach(ctx context.Context) error {
+	if reacher, is := r.provider.(Reacher); is {
+		return reacher.Reach(ctx)
+	}
+	return nil
 }
 
 // Stream implements Provider.

@@ -57,7 +57,7 @@ func interrupted(outer, limited context.Context, err error) error {
 		return cut(errStreamCut)
 	}
 
-	return fault.RetryIn(0, sayUnreachable, fmt.Errorf("ask model: %w: %w", upstream.ErrDown, err))
+	return fault.RetryIn(0, sayUnreachable, upstream.Unconnected(fmt.Errorf("ask model: %w", err)))
 }
 
 // retryAfter reads what the provider asks for: retry-after-ms, or seconds or a date (RFC 9110, section 10.2.3). Zero

@@ -120,6 +120,11 @@ type Provider interface {
 	Stream(ctx context.Context, request Request) iter.Seq2[Delta, error]
 }
 
+// Reacher is a Provider that can be looked for without a request: Reach reports whether it takes connections.
+type Reacher interface {
+	Reach(ctx context.Context) error
+}
+
 // Request is what a model is asked.
 type Request struct {
 	Model       string

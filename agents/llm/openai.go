@@ -36,6 +36,9 @@ func connectOpenAI(connection Connection) (Provider, error) {
 	return Retrying(&openAI{endpoint, vendor}, connection.Retry), nil
 }
 
+// Reach implements Reacher.
+func (o *openAI) Reach(ctx context.Context) error { return o.endpoint.reach(ctx) }
+
 // Stream implements Provider.
 func (o *openAI) Stream(ctx context.Context, request Request) iter.Seq2[Delta, error] {
 	return o.endpoint.stream(ctx, o.body(request), &openAIAnswer{})

@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/agents"
+	"inbox/agents/upstream"
 	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
@@ -135,6 +136,11 @@ func New(options Options) (*Agent, error) {
 		options: options, card: card, cards: options.Client.Trusting(hostPort(card)), credentials: credentials,
 		peers: newPeers(),
 	}, nil
+}
+
+// Reach reports whether the host of the card takes connections.
+func (a *Agent) Reach(ctx context.Context) error {
+	return upstream.Dial(ctx, a.cards, hostPort(a.card))
 }
 
 // Close drops idle connections.

@@ -4,6 +4,7 @@ package upstream
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -27,11 +28,41 @@ const (
 	Unusable    = "The agent gave an answer that could not be used."
 )
 
-// ErrDown is in the chain of failures that no single message can cause: there was no connection, or what stands before the
-// program says that the program is not there. Other failures that pass may be those of one message.
+// ErrDown is in the chain of failures that no message can cause: there was no connection, so that nothing of the message was sent. Any
+// other failure may be that of one message, also if a gateway reports it: 502 and 504 for a request that makes the program crash or
+// takes too long, 429 and 503 for one that is too expensive.
 var ErrDown = errors.New("the program does not answer")
 
-func down(cause error) error { return fmt.Errorf("%w: %w", ErrDown, cause) }
+// Unconnected puts ErrDown into the chain of an error of an HTTP exchange, or of a dial, that had no connection.
+func Unconnected(err error) error {
+	if noConnection(err) {
+		return fmt.Errorf("%w: %w", ErrDown, err)
+	}
+	return err
+}
+
+func noConnection(err error) bool {
+	if operation, is := errors.AsType[*net.OpError](err); is && operation.Op == "dial" {
+		return true
+	}
+	if _, is := errors.AsType[*net.DNSError](err); is {
+		return true
+	}
+	if _, is := errors.AsType[*tls.CertificateVerificationError](err); is {
+		return true
+	}
+	_, refused := errors.AsType[tls.AlertError](err)
+	return refused || errors.Is(err, http.ErrSchemeMismatch)
+}
+
+// Dial reports whether a program takes connections at an address, host and port. Errors are those of Unconnected.
+func Dial(ctx context.Context, client *safehttp.Client, address string) error {
+	connection, err := client.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return Unconnected(err)
+	}
+	return connection.Close()
+}
 
 // MaxRetryAfter is the longest pause that the other side can ask for.
 const MaxRetryAfter = 24 * time.Hour
@@ -96,17 +127,16 @@ func Interrupted(ctx context.Context, err error) error {
 	case errors.Is(err, safehttp.ErrTooLarge):
 		return NotUsable(err)
 	}
-	return fault.RetryIn(0, Unreachable, down(err))
+	return fault.RetryIn(0, Unreachable, Unconnected(err))
 }
 
 // Status classes an answer with another status than those of success. after is a pause that the other side asked for.
 func Status(status int, after time.Duration, cause error) error {
 	switch {
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
-		return fault.RetryIn(after, Busy, down(cause))
-	case status == http.StatusBadGateway, status == http.StatusGatewayTimeout:
-		return fault.RetryIn(after, Unreachable, down(cause))
-	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusInternalServerError:
+		return fault.RetryIn(after, Busy, cause)
+	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusInternalServerError,
+		status == http.StatusBadGateway, status == http.StatusGatewayTimeout:
 		return fault.RetryIn(after, Unreachable, cause)
 	case status >= 300 && status < 400:
 		return fault.GiveUp(Unreachable, fmt.Errorf("%w; redirects are not followed: configure the final address", cause))

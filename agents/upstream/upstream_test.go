@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +75,58 @@ func TestInterrupted(t *testing.T) {
 		if got.Permanent != test.permanent || got.Public != test.public || !errors.Is(got, test.cause) {
 			t.Errorf("%s: %+v", name, got)
 		}
+	}
+}
+
+// TestOnlyAMissingConnectionIsDown: what a message may cause does not say that the program is down.
+func TestOnlyAMissingConnectionIsDown(t *testing.T) {
+	client := safehttp.New(safehttp.Options{AllowPrivate: true})
+	t.Cleanup(client.Close)
+	get := func(address string) error {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Do(request)
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		return Interrupted(t.Context(), err)
+	}
+
+	cuts := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	t.Cleanup(cuts.Close)
+	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler())
+	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
+	untrusted.StartTLS()
+	t.Cleanup(untrusted.Close)
+	closed := httptest.NewServer(http.NotFoundHandler())
+	closed.Close()
+
+	for name, test := range map[string]struct {
+		err  error
+		down bool
+	}{
+		"refused":               {get(closed.URL), true},
+		"no such name":          {get("http://nowhere.invalid/"), true},
+		"no trusted address":    {get(untrusted.URL), true},
+		"http instead of https": {get("https" + strings.TrimPrefix(cuts.URL, "http")), true},
+		"a cut connection":      {get(cuts.URL), false},
+		"500":                   {Status(500, 0, io.EOF), false},
+		"502":                   {Status(502, 0, io.EOF), false},
+		"503":                   {Status(503, 0, io.EOF), false},
+		"429":                   {Status(429, 0, io.EOF), false},
+	} {
+		if got := errors.Is(test.err, ErrDown); got != test.down {
+			t.Errorf("%s: down is %t: %v", name, got, test.err)
+		}
+	}
+
+	if err := Dial(t.Context(), client, strings.TrimPrefix(closed.URL, "http://")); !errors.Is(err, ErrDown) {
+		t.Errorf("a port that is closed: %v", err)
+	}
+	if err := Dial(t.Context(), client, strings.TrimPrefix(cuts.URL, "http://")); err != nil {
+		t.Errorf("a port that is open: %v", err)
 	}
 }
 

@@ -39,7 +39,8 @@ type Options struct {
 
 // Agent asks one webhook. It is safe for concurrent use.
 type Agent struct {
-	options Options
+	options     Options
+	destination string // host and port of URL
 }
 
 // New checks the options and fills in the defaults. Its faults are fault.Malformed and name the setting.
@@ -63,7 +64,12 @@ func New(options Options) (*Agent, error) {
 
 	options = options.withDefaults()
 	options.Client = options.Client.Trusting(destination).Limit(options.MaxResponseBytes)
-	return &Agent{options}, nil
+	return &Agent{options, destination}, nil
+}
+
+// Reach reports whether the webhook takes connections.
+func (a *Agent) Reach(ctx context.Context) error {
+	return upstream.Dial(ctx, a.options.Client, a.destination)
 }
 
 // Close drops idle connections to the webhook.

@@ -18,6 +18,7 @@ import (
 	"inbox/agents/agenttest"
 	"inbox/agents/upstream"
 	"inbox/engine/delivery"
+	"inbox/engine/moderation"
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
@@ -33,6 +34,7 @@ type backEnd struct {
 	mu       sync.Mutex
 	failure  error // nil = it answers
 	poison   string
+	poisoned error // what it fails with at a poisoned message; nil = 500
 	calls    []time.Time
 	answered []string
 	at       []time.Time
@@ -53,7 +55,7 @@ func (b *backEnd) Handle(_ context.Context, turn agents.Turn) iter.Seq2[normaliz
 		b.calls = append(b.calls, time.Now())
 		failure := b.failure
 		if b.poison != "" && strings.Contains(turn.Message.ID, b.poison) {
-			failure = fault.RetryIn(0, upstream.Unreachable, errors.New("500 for this message"))
+			failure = cmp.Or[error](b.poisoned, fault.RetryIn(0, upstream.Unreachable, errors.New("500 for this message")))
 		}
 		if failure == nil {
 			b.answered, b.at = append(b.answered, turn.Message.ID), append(b.at, time.Now())
@@ -100,6 +102,8 @@ type outageRig struct {
 	operator  string
 	peers     map[string]*peer
 	fetched   bool
+	looked    bool // the program can be looked for without a message
+	networks  *moderation.Networks
 	stopQueue func()
 	claims    int
 }
@@ -158,13 +162,17 @@ func (r *outageRig) start() {
 			r.t.Fatal(err)
 		}
 	}
+	var answering agents.Agent = r.program
+	if r.looked {
+		answering = reachable{r.program}
+	}
 	list := agenttest.Registry(r.t, agents.Entry{
-		Agent: r.program, Settings: r.settings,
+		Agent: answering, Settings: r.settings,
 		Profile: exchange.AgentProfile{Name: "echo", Address: "@echo@inbox.test", DisplayName: "Echo"},
 	})
 	e.pipeline = pipeline.New(pipeline.Options{
 		Store: opened.Pipeline(), Agents: list, Channels: channels, Blobs: blobs, Documents: opened.State(), OperatorHears: func() bool { return r.operator != "" },
-		Limiters: pipeline.Limiters{},
+		Limiters: pipeline.Limiters{Networks: r.networks},
 	})
 	e.delivery = delivery.New(delivery.Options{Store: opened.Deliverer(), Channels: channels})
 	jobs = queue.New(opened.Queue(), queue.Options{})
@@ -577,6 +585,31 @@ func TestOneNodeProbes(t *testing.T) {
 		}
 		if probes != 1 {
 			t.Errorf("%d nodes ask at once", probes)
+		}
+		note := func(outage pipeline.BackEnd) pipeline.BackEnd {
+			t.Helper()
+			outage.Agent, outage.Since = "echo", now
+			if err := r.store.Pipeline().InTx(t.Context(), func(tx pipeline.Tx) error {
+				_, err := tx.OpenBackEnd(t.Context(), outage, now.Add(-time.Minute))
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			list, err := r.store.BackEnds(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return list[0]
+		}
+		held := now.Add(time.Minute).Truncate(time.Microsecond)
+		if got := note(pipeline.BackEnd{ProbeAt: now.Add(5 * time.Second)}); !got.ProbeAt.Equal(held) {
+			t.Errorf("a run that is no probe shortens that of another one to %s", got.ProbeAt)
+		}
+		if got := note(pipeline.BackEnd{ProbeAt: now.Add(5 * time.Second), Held: held}); got.ProbeAt.Sub(now) > 6*time.Second {
+			t.Errorf("after a probe that failed the next one is at %s", got.ProbeAt.Sub(now))
+		}
+		if got := note(pipeline.BackEnd{ProbeAt: now.Add(6 * time.Second), Suspected: true}); got.Suspected {
+			t.Error("an outage that no message can have caused becomes one that is suspected")
 		}
 		closeIt := func() (closed bool) {
 			t.Helper()

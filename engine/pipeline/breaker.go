@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,7 +16,9 @@ import (
 
 	"inbox/agents"
 	"inbox/agents/upstream"
+	"inbox/engine/blame"
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 	"inbox/internal/telemetry"
@@ -30,7 +34,7 @@ var (
 )
 
 const (
-	failuresToOpen  = 3                // of different turns, or of different senders, with no success in between
+	failuresToOpen  = 3                // with no answer in between: of different turns where no message can be the cause, else of different causes
 	failureWindow   = 10 * time.Minute // in which they count together
 	sameOutage      = 10 * time.Minute // a back end that fails again so soon after it came back has one outage, not two
 	backEndsAge     = 2 * time.Second  // how long this node may not see what another one noted
@@ -39,6 +43,13 @@ const (
 	// seldom is the longest pause of a turn that failed during an outage; a longer patience makes it longer, so that no
 	// turn is run more than about a hundred times.
 	seldom = 10 * time.Minute
+
+	dialEvery = 10 * time.Second // between two attempts to connect to a back end that takes no connection
+	dialLimit = 5 * time.Second
+	near      = 5 * time.Second // a turn whose place is so close is about to come for the probe itself
+
+	failuresOfTurn = 3                  // of one turn, after which it is at fault if others were answered meanwhile
+	faultAge       = 2 * 24 * time.Hour // how long the failures of a turn are remembered
 )
 
 // probeGaps are the pauses between two probes; the last one repeats.
@@ -52,14 +63,18 @@ type BackEnd struct {
 	ProbeAt  time.Time // when the next run may ask
 	ClosedAt time.Time // when the back end was back; zero while the breaker is open
 	Reason   string
+	// Suspected: every failure may have been caused by its message, so that those who have not failed are let through.
+	Suspected bool
+	// Held is the ProbeAt with which the caller took the probe whose failure it notes; zero = it took none. It is not stored.
+	Held time.Time
 }
 
 func (b BackEnd) open() bool { return b.ClosedAt.IsZero() }
 
 // BackEndTx is what a transaction does about outages. All nodes share the rows.
 type BackEndTx interface {
-	// OpenBackEnd opens the breaker, or notes a probe that failed: the later ProbeAt holds. It reports whether an outage
-	// began: there was none, or the last one ended before same.
+	// OpenBackEnd opens the breaker, or notes a failure while it is open: the later ProbeAt holds, except that of the caller's own
+	// probe, which is over. It reports whether an outage began: there was none, or the last one ended before same.
 	OpenBackEnd(ctx context.Context, outage BackEnd, same time.Time) (began bool, err error)
 	// TakeProbe reports whether the caller is the one who may ask now. No one else may before until.
 	TakeProbe(ctx context.Context, agent string, now, until time.Time) (bool, error)
@@ -67,28 +82,80 @@ type BackEndTx interface {
 	CloseBackEnd(ctx context.Context, agent string, now time.Time) (bool, error)
 }
 
-// breaker keeps turns from asking a back end that is down. It has this node's view of the outages, and the places that it assigned to
-// turns which wait behind an open breaker. Both can be lost: the rows are read again, and a turn that waits has its place as the due
-// time of its job.
+// breaker keeps turns from asking a back end that is down. It has this node's view of the outages, and what it has seen of the turns
+// of each agent. Both can be lost: the rows are read again, and a turn that waits has its place as the due time of its job.
 type breaker struct {
 	*core
 	mu      sync.Mutex
 	known   map[string]BackEnd
 	read    time.Time
 	reading bool
-	streaks map[string]*streak   // failures since the last success
-	places  map[string]time.Time // when the next turn of an agent may go
+	seen    map[string]*behaviour // by agent
 }
 
-// streak are the failures of one agent's back end in a row. A single message must not open the breaker for all others:
-// failures that a message may cause itself count once for each sender, others once for each turn.
-type streak struct {
+// behaviour is what this node has seen of one agent's back end.
+type behaviour struct {
+	first  time.Time       // of the failures below
+	turns  map[string]bool // that failed with no answer since, where no message can be the cause; at most failuresToOpen
+	causes blame.Tally     // of the other failures with no answer since
+
+	place   time.Time         // when the next turn may go
+	waiting map[string]waiter // turns that wait behind the open breaker, by id
+	trying  map[string]bool   // wide names of the causes that have a run under way beside the open breaker
+	dialAt  time.Time         // no connection is tried before
+	dialing bool
+
+	failed   map[string]failures // by turn
+	answered time.Time           // when another turn was answered last
+}
+
+// waiter is a turn that waits behind an open breaker.
+type waiter struct {
+	sender string
+	failed int // its failures
+	due    time.Time
+}
+
+// precedes reports whether the waiter is an older turn, id, of the sender of a turn that has failed so often. One whose message fails by
+// itself holds no other one up.
+func (w waiter) precedes(turn exchange.TurnRecord, id string, failed int) bool {
+	return w.sender == turn.BroughtBy() && id < turn.ID && w.failed <= failed
+}
+
+// failures are those of one turn.
+type failures struct {
+	count int
 	first time.Time
-	by    map[string]bool // at most failuresToOpen
+}
+
+// Reachable is an agent whose back end can be looked for without a message: Reach reports whether it takes connections.
+type Reachable interface {
+	Reach(ctx context.Context) error
+}
+
+// of returns what is seen of an agent. The caller holds the lock.
+func (b *breaker) of(agent string) *behaviour {
+	one := b.seen[agent]
+	if one == nil {
+		one = &behaviour{turns: map[string]bool{}, waiting: map[string]waiter{}, trying: map[string]bool{}, failed: map[string]failures{}}
+		b.seen[agent] = one
+	}
+	return one
+}
+
+// causeOf is who may have caused a failure of a turn's run.
+func causeOf(turn exchange.TurnRecord) blame.Cause {
+	cause := blame.Cause{Sender: turn.BroughtBy()}
+	if len(turn.Message.Sender.Identities) == 0 {
+		cause.Network, cause.Domain = turn.Network, statedDomain(turn)
+	} else {
+		cause.Account = cmp.Or(identity.RegistrableDomain(provenDomain(turn.Message.Sender)), cause.Sender)
+	}
+	return cause
 }
 
 func newBreaker(shared *core) *breaker {
-	return &breaker{core: shared, known: map[string]BackEnd{}, streaks: map[string]*streak{}, places: map[string]time.Time{}}
+	return &breaker{core: shared, known: map[string]BackEnd{}, seen: map[string]*behaviour{}}
 }
 
 // backEndFailure is an error of the agent itself, not of what this server does around it.
@@ -145,11 +212,9 @@ func oneIf(is bool) float64 {
 func (b *breaker) place(agent string, from time.Time, rate float64) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	at := b.places[agent]
-	if at.Before(from) {
-		at = from
-	}
-	b.places[agent] = at.Add(time.Duration(float64(time.Second) / rate))
+	one := b.of(agent)
+	at := later(one.place, from)
+	one.place = at.Add(time.Duration(float64(time.Second) / rate))
 	return at
 }
 
@@ -157,14 +222,16 @@ func (b *breaker) place(agent string, from time.Time, rate float64) time.Time {
 type entry struct {
 	wait    time.Duration // more than zero: not now; no agent is asked, and the run does not count
 	overdue bool          // the turn has waited as long as its policy allows
-	probe   bool          // the run asks whether the back end is back
+	probe   time.Time     // not zero: the run asks whether the back end is back, and no one else does until then
+	trial   string        // not empty: the run asks beside an open breaker, as its cause has not failed
 }
 
 // enter asks the breaker of the agent's back end. Behind an open one a turn waits for a place of its own, so that neither
 // the waiting nor the way back is a rush: places follow each other at the agent's rate, from the next probe on. Once the
-// back end is back, turns from before go at their places; younger ones go at once.
+// back end is back, turns from before go at their places, those of one sender in their order; younger ones go at once.
 func (b *breaker) enter(ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord) (entry, error) {
-	outage, known := b.backEnd(ctx, agent.Profile.Name)
+	name := agent.Profile.Name
+	outage, known := b.backEnd(ctx, name)
 	if !known {
 		return entry{}, nil
 	}
@@ -172,32 +239,158 @@ func (b *breaker) enter(ctx context.Context, job queue.Job, agent agents.Entry, 
 	policy, now := agent.Settings.Retry, time.Now()
 	waited := job.RunAt.Sub(job.CreatedAt) >= time.Millisecond // its due time is the place that it was given
 	if !outage.open() {
+		if wait := b.behind(name, turn, now); wait > 0 {
+			return entry{wait: wait}, nil
+		}
 		if waited || !job.CreatedAt.Before(outage.ClosedAt) {
 			return entry{}, nil
 		}
-		return entry{wait: b.place(agent.Profile.Name, now, policy.Rate).Sub(now)}, nil
+		return entry{wait: b.place(name, now, policy.Rate).Sub(now)}, nil
 	}
 
-	if !now.Before(outage.ProbeAt) {
-		taken, err := b.takeProbe(ctx, agent, now)
-		if err != nil || taken {
-			return entry{probe: taken}, err
+	if !now.Before(outage.ProbeAt) && b.isFirst(name, turn, now) && b.reaches(ctx, agent) {
+		until, err := b.takeProbe(ctx, agent, now)
+		if err != nil || !until.IsZero() {
+			return entry{probe: until}, err
+		}
+	}
+	if outage.Suspected {
+		if trial, may := b.try(name, turn); may {
+			return entry{trial: trial}, nil
 		}
 	}
 
 	end := b.patienceEnd(job, turn, agent, outage)
-	if !now.Before(end) {
-		return entry{overdue: true}, nil
+	if !now.Before(end) { // who waits on a connection hears of an attempt, not of those of others
+		return entry{overdue: turn.Attempt > 0 || !b.awaited(turn)}, nil
 	}
 
-	at := b.place(agent.Profile.Name, later(outage.ProbeAt, now), policy.Rate)
-	return entry{wait: max(sooner(at, end).Sub(now), time.Millisecond)}, nil
+	at := sooner(b.place(name, b.probeFrom(name, outage, now), policy.Rate), end)
+	b.wait(name, turn, at)
+	return entry{wait: max(at.Sub(now), time.Millisecond)}, nil
 }
 
-// takeProbe lets this run ask, if no other one does. Should it be cut off, or not learn that it may ask, another asks when its time limit
-// is over.
-func (b *breaker) takeProbe(ctx context.Context, agent agents.Entry, now time.Time) (taken bool, err error) {
-	until := now.Add(agent.Settings.TimeLimit + probeGaps[0])
+// probeFrom is when a turn that waits may learn that the back end is back.
+func (b *breaker) probeFrom(agent string, outage BackEnd, now time.Time) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return later(later(outage.ProbeAt, b.of(agent).dialAt), now)
+}
+
+// statedDomain is the registrable domain that a sender without proof calls their own; the network of one who states none.
+func statedDomain(turn exchange.TurnRecord) string {
+	address := turn.Message.Sender.Address.String()
+	at := strings.LastIndexByte(address, '@')
+	if at <= 0 {
+		return turn.Network
+	}
+	return identity.RegistrableDomain(address[at+1:])
+}
+
+// wait notes that a turn waits behind the open breaker until a time.
+func (b *breaker) wait(agent string, turn exchange.TurnRecord, until time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	one := b.of(agent)
+	if len(one.waiting) < blame.MaxKept {
+		one.waiting[turn.ID] = waiter{turn.BroughtBy(), one.failed[turn.ID].count, until}
+	}
+}
+
+// isFirst reports whether a turn is the one to be the probe: no older one of its sender waits, and none that failed less often is about
+// to come. A message that makes the back end fail is behind those that do not.
+func (b *breaker) isFirst(agent string, turn exchange.TurnRecord, now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	one := b.of(agent)
+	mine := one.failed[turn.ID].count
+	for id, other := range one.waiting {
+		switch {
+		case id == turn.ID || now.Sub(other.due) > near: // it did not come: it was cancelled, or another node has it
+		case other.precedes(turn, id, mine), other.failed < mine && other.due.Sub(now) < near:
+			return false
+		}
+	}
+	return true
+}
+
+// behind is how long a turn waits for an older one of its sender once the back end is back.
+func (b *breaker) behind(agent string, turn exchange.TurnRecord, now time.Time) (wait time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	one := b.of(agent)
+	mine := one.failed[turn.ID].count
+	_, waited := one.waiting[turn.ID]
+	for id, other := range one.waiting {
+		if now.Sub(other.due) > near {
+			delete(one.waiting, id)
+			continue
+		}
+		if other.precedes(turn, id, mine) {
+			wait = max(wait, other.due.Sub(now)+time.Millisecond, 100*time.Millisecond)
+		}
+	}
+	if waited || wait > 0 { // younger ones wait until it is answered
+		one.waiting[turn.ID] = waiter{turn.BroughtBy(), mine, now.Add(wait)}
+	}
+	return wait
+}
+
+// try lets a turn ask beside an open breaker if its sender has caused none of the failures: one at a time of each cause.
+func (b *breaker) try(agent string, turn exchange.TurnRecord) (trial string, may bool) {
+	cause := causeOf(turn)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	one := b.of(agent)
+	trial = cause.Wide()
+	if one.causes.Includes(cause.Sender) || one.trying[trial] {
+		return "", false
+	}
+	one.trying[trial] = true
+	return trial, true
+}
+
+// tried ends what try began.
+func (b *breaker) tried(agent, trial string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.of(agent).trying, trial)
+}
+
+// reaches reports whether the agent's back end takes connections, as far as it can be asked without a message. One turn asks at a time.
+func (b *breaker) reaches(ctx context.Context, agent agents.Entry) bool {
+	reachable, is := agent.Agent.(Reachable)
+	if !is {
+		return true
+	}
+
+	b.mu.Lock()
+	one := b.of(agent.Profile.Name)
+	if one.dialing || time.Now().Before(one.dialAt) {
+		b.mu.Unlock()
+		return false
+	}
+	one.dialing = true
+	b.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(ctx, dialLimit)
+	defer cancel()
+	err := reachable.Reach(ctx)
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	one.dialing = false
+	if err != nil {
+		one.dialAt = time.Now().Add(dialEvery)
+	}
+	return err == nil
+}
+
+// takeProbe lets this run ask, if no other one does, and returns until when no one else may. Should the run be cut off, or not learn that it
+// may ask, another asks when its time limit is over.
+func (b *breaker) takeProbe(ctx context.Context, agent agents.Entry, now time.Time) (until time.Time, err error) {
+	taken := false
+	until = now.Add(agent.Settings.TimeLimit + probeGaps[0]).Truncate(time.Microsecond)
 	err = b.options.Store.InTx(ctx, func(tx Tx) (err error) {
 		taken, err = tx.TakeProbe(ctx, agent.Profile.Name, now, until)
 		return err
@@ -214,8 +407,10 @@ func (b *breaker) takeProbe(ctx context.Context, agent agents.Entry, now time.Ti
 		}
 		b.known[agent.Profile.Name] = outage
 	}
-
-	return taken, err
+	if err != nil || !taken {
+		return time.Time{}, err
+	}
+	return until, nil
 }
 
 // patienceEnd is until when a turn is kept during an outage: so long as its schedule lasts, from when the turn was taken up
@@ -234,26 +429,28 @@ func (b *breaker) awaited(turn exchange.TurnRecord) bool {
 }
 
 // failed counts a failure of an agent's back end, and opens the breaker after several. The result reports whether it
-// is open now.
-func (b *breaker) failed(ctx context.Context, agent string, turn exchange.TurnRecord, cause error, probe bool) (BackEnd, bool) {
+// is open now. A run that was the probe gives the time until which it held it.
+func (b *breaker) failed(ctx context.Context, agent string, turn exchange.TurnRecord, cause error, probe time.Time) (BackEnd, bool) {
 	outage, known := b.backEnd(ctx, agent)
-	now := time.Now()
+	now, down := time.Now(), errors.Is(cause, upstream.ErrDown)
+	reached := b.count(agent, turn, down, now)
+	isOpen := known && outage.open()
 	switch {
-	case probe:
+	case !probe.IsZero():
 		backEndProbes.WithLabelValues(agent, "down").Inc()
-	case known && outage.open(): // a run that began before
+	case isOpen && !(down && outage.Suspected): // a run that began before, or beside the breaker
 		return outage, true
-	case !b.fails(agent, turn, cause, now):
+	case !isOpen && !reached:
 		return outage, false
 	}
 
-	if !known || !outage.open() {
-		outage = BackEnd{Agent: agent, Since: now}
+	if !isOpen {
+		outage = BackEnd{Agent: agent, Since: now, Suspected: true}
 	}
 
 	asked := min(fault.Of(cause).RetryAfter, longestProbeGap)
 	outage.ProbeAt = now.Add(max(probeGaps[min(outage.Opened, len(probeGaps)-1)], asked))
-	outage.Reason = cause.Error()
+	outage.Reason, outage.Suspected, outage.Held = cause.Error(), outage.Suspected && !down, probe
 	began := false
 	err := b.options.Store.InTx(ctx, func(tx Tx) (err error) {
 		if began, err = tx.OpenBackEnd(ctx, outage, now.Add(-sameOutage)); err != nil || !began {
@@ -263,7 +460,7 @@ func (b *breaker) failed(ctx context.Context, agent string, turn exchange.TurnRe
 	})
 	if err != nil {
 		b.options.Logger.WarnContext(ctx, "an agent's back end fails, which cannot be noted now", "agent", agent, "error", err)
-		return outage, false
+		return outage, isOpen
 	}
 
 	if began {
@@ -274,34 +471,69 @@ func (b *breaker) failed(ctx context.Context, agent string, turn exchange.TurnRe
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.known[agent] = outage
-	delete(b.streaks, agent)
 	backEndsOpen.Set(b, 1, agent)
 	return outage, true
 }
 
-// fails counts a failure and reports whether it is time to open the breaker.
-func (b *breaker) fails(agent string, turn exchange.TurnRecord, cause error, now time.Time) bool {
+// count notes a failure and reports whether it is time to open the breaker: several turns had no connection, or failures with no answer in
+// between have several causes.
+func (b *breaker) count(agent string, turn exchange.TurnRecord, down bool, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	row := b.streaks[agent]
-	if row == nil || now.Sub(row.first) > failureWindow {
-		row = &streak{first: now, by: map[string]bool{}}
-		b.streaks[agent] = row
+	one := b.of(agent)
+	outage, known := b.known[agent]
+	if open := known && outage.open(); !open && now.Sub(one.first) > failureWindow {
+		one.first, one.turns, one.causes = now, map[string]bool{}, blame.Tally{}
 	}
 
-	key := "sender " + turn.BroughtBy()
-	if errors.Is(cause, upstream.ErrDown) {
-		key = "turn " + turn.ID
+	if down {
+		one.turns[turn.ID] = true
+	} else {
+		one.causes.Add(causeOf(turn))
+		one.fail(turn.ID, now)
 	}
 
-	row.by[key] = true
-	return len(row.by) >= failuresToOpen
+	return len(one.turns) >= failuresToOpen || one.causes.Causes() >= failuresToOpen
 }
 
-// answered notes that an agent's back end answered: what it said does not matter.
-func (b *breaker) answered(ctx context.Context, agent string) {
+// fail counts a failure of a turn that its message may have caused.
+func (b *behaviour) fail(turnID string, now time.Time) {
+	mine, is := b.failed[turnID]
+	if !is && len(b.failed) >= blame.MaxKept {
+		maps.DeleteFunc(b.failed, func(_ string, other failures) bool { return now.Sub(other.first) > faultAge })
+		if len(b.failed) >= blame.MaxKept {
+			return
+		}
+	}
+	if !is {
+		mine.first = now
+	}
+	mine.count++
+	b.failed[turnID] = mine
+}
+
+// isAtFault reports whether the failures of a turn are its own: it failed several times, and the agent answered others after its first
+// failure. A back end that asks for a pause is busy with others.
+func (b *breaker) isAtFault(agent string, turn exchange.TurnRecord, cause error) bool {
+	if errors.Is(cause, upstream.ErrDown) || fault.Of(cause).RetryAfter > 0 || fault.Of(cause).Public == upstream.Busy {
+		return false
+	}
+
 	b.mu.Lock()
-	delete(b.streaks, agent)
+	defer b.mu.Unlock()
+	one := b.of(agent)
+	mine := one.failed[turn.ID]
+	return mine.count >= failuresOfTurn && one.answered.After(mine.first)
+}
+
+// answered notes that an agent's back end answered a turn: what it said does not matter.
+func (b *breaker) answered(ctx context.Context, agent, turnID string) {
+	b.mu.Lock()
+	one := b.of(agent)
+	clear(one.turns)
+	one.causes, one.answered, one.dialAt = blame.Tally{}, time.Now(), time.Time{}
+	delete(one.failed, turnID)
+	delete(one.waiting, turnID)
 	outage, known := b.known[agent]
 	b.mu.Unlock()
 	if !known || !outage.open() {
@@ -363,8 +595,12 @@ func (b *breaker) repeatAfter(job queue.Job, agent agents.Entry, turn exchange.T
 	}
 
 	own := min(schedule[min(max(turn.Attempt, 1), len(schedule))-1], max(seldom, patience/100))
-	at := b.place(agent.Profile.Name, later(outage.ProbeAt, now.Add(max(own, min(asked, longestProbeGap)))), policy.Rate)
-	return max(sooner(at, end).Sub(now), time.Millisecond), true, true
+	if _, is := agent.Agent.(Reachable); is && errors.Is(cause, upstream.ErrDown) {
+		own = 0 // a connection is tried without a run
+	}
+	at := sooner(b.place(agent.Profile.Name, later(outage.ProbeAt, now.Add(max(own, min(asked, longestProbeGap)))), policy.Rate), end)
+	b.wait(agent.Profile.Name, turn, at)
+	return max(at.Sub(now), time.Millisecond), true, true
 }
 
 // jitter adds up to a tenth, so that runs that failed together do not come back together.

@@ -32,7 +32,7 @@ type runRecord struct {
 	known   bool                    // there was one
 	move    Move
 	again   bool              // an earlier run streamed perhaps: what it sent is void
-	probe   bool              // the run asks whether the agent's back end is back
+	probe   time.Time         // not zero: the run asks whether the agent's back end is back, alone until then
 	handed  exchange.Takeover // the newest takeover of the conversation, which has ended; empty = none, or nothing to tell of it
 	timer   *time.Timer
 	once    sync.Once

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -91,6 +92,9 @@ func (s *runner) Run(ctx context.Context, job queue.Job) (err error) {
 		}
 		if entered.wait > 0 {
 			return queue.SnoozeFor(entered.wait)
+		}
+		if entered.trial != "" {
+			defer s.breaker.tried(agent.Profile.Name, entered.trial)
 		}
 	}
 
@@ -281,7 +285,7 @@ func (s *runner) ask(ctx context.Context, job queue.Job, agent agents.Entry, tur
 	runSeconds.WithLabelValues(agent.Profile.Name).Observe(time.Since(begun).Seconds())
 	record.leave()
 	if runCtx.Err() == nil && (err == nil || !passes(err)) {
-		s.breaker.answered(ctx, agent.Profile.Name)
+		s.breaker.answered(ctx, agent.Profile.Name, turn.ID)
 	}
 
 	switch {
@@ -372,6 +376,10 @@ func (s *runner) failed(ctx context.Context, job queue.Job, turn exchange.TurnRe
 	outage, open := BackEnd{}, false
 	if _, is := errors.AsType[backEndFailure](cause); is {
 		outage, open = s.breaker.failed(ctx, turn.Agent, turn, cause, record.probe)
+	}
+
+	if s.breaker.isAtFault(turn.Agent, turn, cause) {
+		return s.fail(ctx, job, turn, record, fault.GiveUp(fault.Of(cause).Public, fmt.Errorf("%w (%d times, while the agent answered others)", cause, failuresOfTurn)))
 	}
 
 	wait, snooze, ok := s.breaker.repeatAfter(job, agent, turn, cause, outage, open)

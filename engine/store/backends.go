@@ -16,20 +16,22 @@ type backEndStore struct{ *shared }
 type backEndTx struct{ *transaction }
 
 // An outage that begins again soon after its end is the same one: its row opens again, and it is not reported as new.
-const openBackEnd = `INSERT INTO back_ends (agent, since, opened, probe_at, closed_at, reason, updated_at)
-	VALUES ($1, $2, 1, $3, 0, $4, $5)
+const openBackEnd = `INSERT INTO back_ends (agent, since, opened, probe_at, closed_at, reason, updated_at, suspected)
+	VALUES ($1, $2, 1, $3, 0, $4, $5, $7)
 	ON CONFLICT (agent) DO UPDATE SET since = excluded.since, opened = 1, probe_at = excluded.probe_at, closed_at = 0,
-		reason = excluded.reason, updated_at = excluded.updated_at
+		reason = excluded.reason, updated_at = excluded.updated_at, suspected = excluded.suspected
 	WHERE back_ends.closed_at > 0 AND back_ends.closed_at <= $6`
 
-const reopenBackEnd = `UPDATE back_ends SET opened = opened + 1, closed_at = 0, probe_at = $2, reason = $3, updated_at = $4
-	WHERE agent = $1 AND (probe_at < $2 OR closed_at > 0)`
+// $6 is the time until which the caller held the probe: it is over, so that the next one need not wait for it.
+const reopenBackEnd = `UPDATE back_ends SET opened = opened + 1, closed_at = 0, probe_at = $2, reason = $3, updated_at = $4,
+	suspected = CASE WHEN closed_at > 0 OR suspected > $5 THEN $5 ELSE suspected END
+	WHERE agent = $1 AND (probe_at < $2 OR closed_at > 0 OR probe_at = $6 OR suspected > $5)`
 
 // OpenBackEnd opens the breaker of an agent's back end, or notes a probe that failed; see pipeline.BackEndTx.
 func (t backEndTx) OpenBackEnd(ctx context.Context, outage pipeline.BackEnd, same time.Time) (began bool, err error) {
 	now := t.nowMicros()
 	reason := short(outage.Reason, maxAuditDetail)
-	inserted, err := t.sql.Change(ctx, openBackEnd, outage.Agent, micros(outage.Since), micros(outage.ProbeAt), reason, now, micros(same))
+	inserted, err := t.sql.Change(ctx, openBackEnd, outage.Agent, micros(outage.Since), micros(outage.ProbeAt), reason, now, micros(same), flag(outage.Suspected))
 	if err != nil {
 		return false, err
 	}
@@ -39,7 +41,7 @@ func (t backEndTx) OpenBackEnd(ctx context.Context, outage pipeline.BackEnd, sam
 		return inserted > 0, err
 	}
 
-	return false, t.sql.Do(ctx, reopenBackEnd, outage.Agent, micros(outage.ProbeAt), reason, now)
+	return false, t.sql.Do(ctx, reopenBackEnd, outage.Agent, micros(outage.ProbeAt), reason, now, flag(outage.Suspected), micros(outage.Held))
 }
 
 // TakeProbe lets one caller among all nodes ask; see pipeline.BackEndTx.
@@ -62,10 +64,11 @@ func (t backEndTx) CloseBackEnd(ctx context.Context, agent string, now time.Time
 // BackEnds lists the newest outage of each agent that had one.
 func (s backEndStore) BackEnds(ctx context.Context) ([]pipeline.BackEnd, error) {
 	var list []pipeline.BackEnd
-	err := s.engine.Reader().Each(ctx, `SELECT agent, since, opened, probe_at, closed_at, reason FROM back_ends ORDER BY agent`, nil, func(r row) error {
+	err := s.engine.Reader().Each(ctx, `SELECT agent, since, opened, probe_at, closed_at, reason, suspected FROM back_ends ORDER BY agent`, nil, func(r row) error {
 		var one pipeline.BackEnd
-		var since, probe, closed int64
-		err := r.Scan(&one.Agent, &since, &one.Opened, &probe, &closed, &one.Reason)
+		var since, probe, closed, suspected int64
+		err := r.Scan(&one.Agent, &since, &one.Opened, &probe, &closed, &one.Reason, &suspected)
+		one.Suspected = suspected == 1
 		one.Since, one.ProbeAt, one.ClosedAt = instant(since), instant(probe), instant(closed)
 		list = append(list, one)
 		return err
