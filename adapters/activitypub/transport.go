@@ -20,6 +20,7 @@ import (
 	"inbox/adapters/activitypub/document"
 	"inbox/adapters/activitypub/notetext"
 	"inbox/adapters/activitypub/signature"
+	"inbox/exchange"
 	"inbox/internal/clip"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
@@ -175,10 +176,21 @@ func (t *transport) classifyNetwork(err error) error {
 	if errors.Is(err, safehttp.ErrRefused) {
 		return fault.GiveUp("the inbox address is refused by the outgoing policy", err)
 	}
+	if !safehttp.Unconnected(err) {
+		err = exchange.WithReach(err, exchange.ReachSession)
+	}
 	if errors.Is(err, safehttp.ErrTimeout) {
 		return fault.RetryIn(0, "the server did not answer in time", err)
 	}
 	return fault.RetryIn(0, "the server could not be reached", err)
+}
+
+// reachOf is how far an activity came that was answered with a status: a server that fails, or is busy, may do so for all or for this inbox.
+func reachOf(status int) exchange.Reach {
+	if status == http.StatusTooManyRequests || status >= http.StatusInternalServerError {
+		return exchange.ReachSession
+	}
+	return exchange.ReachRecipient
 }
 
 // detailOf returns status and the beginning of the answer's text for the operator.
@@ -206,7 +218,7 @@ func retryAfter(header string, now time.Time) time.Duration {
 
 // classify decides whether an answer is success, worth another attempt, or final.
 func (t *transport) classify(ctx context.Context, p outgoing, said answer) error {
-	refusal := fmt.Errorf("%s: %s", p.inbox, said.detail)
+	refusal := exchange.WithReach(fmt.Errorf("%s: %s", p.inbox, said.detail), reachOf(said.status))
 	switch {
 	case said.status/100 == 2:
 		return nil

@@ -107,7 +107,7 @@ func (o *outbox) send(ctx context.Context, delivery exchange.Delivery, local str
 	case taken > 0:
 		return all, nil
 	case len(all.Later) > 0 && fault.Of(last).Permanent:
-		last = fault.RetryIn(0, all.Later[0].Address+": "+all.Later[0].Reason(), all.Later[0].Answer)
+		last = fault.RetryIn(0, all.Later[0].Address+": "+all.Later[0].Reason(), exchange.WithReach(all.Later[0].Answer, exchange.ReachRecipient))
 	}
 	return all, last
 }
@@ -448,7 +448,7 @@ func partly(all []string, result outbound.Outcome) (done []string, err error) {
 	later := addressesOf(result.Later)
 	done = slices.DeleteFunc(slices.Clone(all), func(address string) bool { return slices.Contains(later, address) })
 	last := result.Later[len(result.Later)-1]
-	return done, fault.RetryIn(0, message.Clip(fmt.Sprintf("taken for %d of %d; %s: %s", len(done), len(all), last.Address, last.Reason()), 480), last.Answer)
+	return done, fault.RetryIn(0, message.Clip(fmt.Sprintf("taken for %d of %d; %s: %s", len(done), len(all), last.Address, last.Reason()), 480), exchange.WithReach(last.Answer, exchange.ReachRecipient))
 }
 
 func addressesOf(list []outbound.Refusal) []string {

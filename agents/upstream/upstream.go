@@ -4,7 +4,6 @@ package upstream
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -35,24 +34,10 @@ var ErrDown = errors.New("the program does not answer")
 
 // Unconnected puts ErrDown into the chain of an error of an HTTP exchange, or of a dial, that had no connection.
 func Unconnected(err error) error {
-	if noConnection(err) {
+	if safehttp.Unconnected(err) {
 		return fmt.Errorf("%w: %w", ErrDown, err)
 	}
 	return err
-}
-
-func noConnection(err error) bool {
-	if operation, is := errors.AsType[*net.OpError](err); is && operation.Op == "dial" {
-		return true
-	}
-	if _, is := errors.AsType[*net.DNSError](err); is {
-		return true
-	}
-	if _, is := errors.AsType[*tls.CertificateVerificationError](err); is {
-		return true
-	}
-	_, refused := errors.AsType[tls.AlertError](err)
-	return refused || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // Dial reports whether a program takes connections at an address, host and port. Errors are those of Unconnected.

@@ -2,11 +2,13 @@ package delivery
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/telemetry"
 )
@@ -150,10 +152,15 @@ func (s *Service) Alive(ctx context.Context, channel, key string) {
 
 // worsened makes the row of a failure, where there is something new to write: the first failure of a day, a pause, or
 // an open breaker. Everything else stays in memory.
-func (s *Service) worsened(record Record, reason string, retryAfter time.Duration, now time.Time) (Condition, bool) {
-	key := conditionKey(record.Channel, record.Key)
+func (s *Service) worsened(record Record, reason string, cause error, now time.Time) (Condition, bool) {
+	key, retryAfter := conditionKey(record.Channel, record.Key), fault.Of(cause).RetryAfter
 	failure := Condition{Channel: record.Channel, Key: record.Key, FailedDay: dayOf(now), Reason: reason, UpdatedAt: now}
-	until, opened := s.breakers.failure(key, now, longest(s.schedule(record.Channel)))
+	blamed, limit := "", longest(s.schedule(record.Channel))
+	if record.Address != "" && exchange.ReachOf(cause) == exchange.ReachSession {
+		blamed = record.Address
+	}
+	s.breakers.failure(recipientKey(record), now, limit, "")
+	until, opened := s.breakers.failure(key, now, limit, blamed)
 	failure.Opened, failure.PausedUntil = opened, until
 
 	if asked := now.Add(retryAfter); retryAfter > 0 && s.limits(record.Channel).WaitsTogether && asked.After(failure.PausedUntil) {
@@ -168,6 +175,11 @@ func (s *Service) worsened(record Record, reason string, retryAfter time.Duratio
 	}
 
 	return failure, true
+}
+
+// recipientKey names one recipient of a destination, who has a breaker of their own: what they cause stops no one else there.
+func recipientKey(record Record) string {
+	return conditionKey(record.Channel, record.Key) + " " + record.Address
 }
 
 const (
@@ -187,10 +199,16 @@ type breakers struct {
 }
 
 type breaker struct {
-	failures []time.Time
+	failures []failure
 	opened   int // how often it opened in a row
 	until    time.Time
 	probing  time.Time // when the one attempt after a pause began; zero = none
+}
+
+// failure is one that counts. Those that a recipient may have caused count once for each recipient.
+type failure struct {
+	at     time.Time
+	blamed string // the recipient; empty = the destination
 }
 
 func newBreakers() *breakers { return &breakers{keys: map[string]*breaker{}} }
@@ -239,9 +257,9 @@ func (b *breakers) success(key string) {
 	delete(b.keys, key)
 }
 
-// failure counts; limit bounds the pause, so that a short retry schedule is not outlasted by the breaker. It returns until
-// when, and for how often in a row, the breaker is open; both are zero while it is closed.
-func (b *breakers) failure(key string, now time.Time, limit time.Duration) (until time.Time, opened int) {
+// failure counts; limit bounds the pause, so that a short retry schedule is not outlasted by the breaker, and blamed is the recipient who may
+// have caused it. It returns until when, and for how often in a row, the breaker is open; both are zero while it is closed.
+func (b *breakers) failure(key string, now time.Time, limit time.Duration, blamed string) (until time.Time, opened int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	state, ok := b.keys[key]
@@ -251,7 +269,10 @@ func (b *breakers) failure(key string, now time.Time, limit time.Duration) (unti
 		b.keys[key] = state
 	}
 
-	state.failures = append(recent(state.failures, now), now)
+	state.failures = recent(state.failures, now)
+	if known := slices.ContainsFunc(state.failures, func(f failure) bool { return f.blamed == blamed }); blamed == "" || !known {
+		state.failures = append(state.failures, failure{now, blamed})
+	}
 	if state.probing.IsZero() && len(state.failures) < failureLimit {
 		return state.until, state.opened
 	}
@@ -263,14 +284,8 @@ func (b *breakers) failure(key string, now time.Time, limit time.Duration) (unti
 	return state.until, state.opened
 }
 
-func recent(times []time.Time, now time.Time) []time.Time {
-	kept := times[:0]
-	for _, t := range times {
-		if now.Sub(t) < failureWindow {
-			kept = append(kept, t)
-		}
-	}
-	return kept
+func recent(failures []failure, now time.Time) []failure {
+	return slices.DeleteFunc(failures, func(f failure) bool { return now.Sub(f.at) >= failureWindow })
 }
 
 // makeRoom forgets closed breakers, and when that is not enough any one.

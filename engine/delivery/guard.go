@@ -16,7 +16,8 @@ import (
 // is paused or busy, counts failures, and repeats on the channel's schedule. job.Attempt counts. The work's errors are
 // classed with fault.RetryIn and fault.GiveUp.
 func (s *Service) Guard(ctx context.Context, job queue.Job, channel, key string, work func(context.Context) error) error {
-	leave, dead, err := s.enter(ctx, channel, key)
+	record := Record{Channel: channel, Key: key}
+	leave, dead, err := s.enter(ctx, record)
 	switch {
 	case dead != nil:
 		return queue.GiveUp(fault.Of(dead).Public, dead)
@@ -29,12 +30,12 @@ func (s *Service) Guard(ctx context.Context, job queue.Job, channel, key string,
 	if ctx.Err() != nil && err != nil {
 		return ctx.Err()
 	}
-	return s.judge(ctx, job, Record{Channel: channel, Key: key}, err)
+	return s.judge(ctx, job, record, err)
 }
 
 func (s *Service) judge(ctx context.Context, job queue.Job, record Record, err error) error {
 	if err == nil || errors.Is(err, queue.ErrSettled) {
-		if failure := s.also(ctx, s.recovered(ctx, record.Channel, record.Key)); failure != nil {
+		if failure := s.also(ctx, s.recovered(ctx, record)); failure != nil {
 			s.options.Logger.WarnContext(ctx, "a destination that recovered could not be noted", "destination", record.Key, "error", failure)
 		}
 		return err
@@ -45,7 +46,7 @@ func (s *Service) judge(ctx context.Context, job queue.Job, record Record, err e
 		return queue.GiveUp(f.Public, err)
 	}
 
-	if failure := s.also(ctx, s.failed(ctx, record, reasonOf(err), f.RetryAfter)); failure != nil {
+	if failure := s.also(ctx, s.failed(ctx, record, reasonOf(err), err)); failure != nil {
 		s.options.Logger.WarnContext(ctx, "a failing destination could not be noted", "destination", record.Key, "error", failure)
 	}
 
@@ -66,7 +67,8 @@ const slotWait = 250 * time.Millisecond
 
 // enter waits until an attempt to a destination may begin. Its error holds the job back; dead means that an attempt makes
 // no sense.
-func (s *Service) enter(ctx context.Context, channel, name string) (leave func(), dead, err error) {
+func (s *Service) enter(ctx context.Context, record Record) (leave func(), dead, err error) {
+	channel, name := record.Channel, record.Key
 	key, now, limits := conditionKey(channel, name), time.Now(), s.limits(channel)
 	if condition, found := s.conditions.of(ctx, channel, name, now); found {
 		if !condition.DeadAt.IsZero() {
@@ -79,7 +81,14 @@ func (s *Service) enter(ctx context.Context, channel, name string) (leave func()
 		}
 	}
 
-	if wait := s.breakers.pause(key, now); wait > 0 {
+	wait := time.Duration(0)
+	if record.Address != "" { // before the destination's, whose probe is for those who may go
+		wait = s.breakers.pause(recipientKey(record), now)
+	}
+	if wait == 0 {
+		wait = s.breakers.pause(key, now)
+	}
+	if wait > 0 {
 		attempts.WithLabelValues(channel, "paused").Inc()
 		return nil, nil, queue.SnoozeFor(wait + rand.N(time.Second))
 	}

@@ -205,7 +205,7 @@ func (s *Service) guarded(ctx context.Context, job queue.Job, p pending, channel
 		return s.drop(ctx, job, p.record, p.reply, reason)
 	}
 
-	leave, dead, err := s.enter(ctx, p.record.Channel, p.record.Key)
+	leave, dead, err := s.enter(ctx, p.record)
 	switch {
 	case dead != nil:
 		return s.finish(ctx, job, p.record, p.reply, exchange.DeliveryReceipt{}, dead)
@@ -294,11 +294,17 @@ func (s *Service) delivered(ctx context.Context, job queue.Job, record Record, r
 		ID: record.ID, From: taken, To: StateDelivered, Reason: receipt.Detail, Attempt: record.Attempt,
 		Returned: receipt.Refused, Done: receipt.Done,
 		Event: event(exchange.EventDeliverySent, eventBody{Destination: record.Address, Detail: receipt.Detail, Action: record.Action}),
-	}, queue.Outcome{Kind: queue.Done}, s.recovered(ctx, record.Channel, record.Key))
+	}, queue.Outcome{Kind: queue.Done}, s.recovered(ctx, record))
 }
 
 // recovered forgets the failures of a destination that took something. nil = there is nothing to forget in the store.
-func (s *Service) recovered(ctx context.Context, channel, key string) func(Tx) error {
+func (s *Service) recovered(ctx context.Context, record Record) func(Tx) error {
+	s.breakers.success(recipientKey(record))
+	return s.works(ctx, record.Channel, record.Key)
+}
+
+// works is recovered for the destination alone: it answered, if only to refuse a recipient for now.
+func (s *Service) works(ctx context.Context, channel, key string) func(Tx) error {
 	s.breakers.success(conditionKey(channel, key))
 	if _, found := s.conditions.of(ctx, channel, key, time.Now()); !found {
 		return nil
@@ -324,7 +330,7 @@ func (s *Service) finish(
 		})
 	}
 
-	worse := s.failed(ctx, record, reason, f.RetryAfter)
+	worse := s.failed(ctx, record, reason, cause)
 	attempts.WithLabelValues(record.Channel, "retry").Inc()
 	at := time.Now().Add(max(jitter(schedule[record.Attempt-1]), f.RetryAfter))
 	return s.settle(ctx, job, record, reply, Move{
@@ -334,8 +340,13 @@ func (s *Service) finish(
 }
 
 // failed counts a failure of a destination. nil = there is nothing new for the store.
-func (s *Service) failed(ctx context.Context, record Record, reason string, retryAfter time.Duration) func(Tx) error {
-	failure, news := s.worsened(record, reason, retryAfter, time.Now())
+func (s *Service) failed(ctx context.Context, record Record, reason string, cause error) func(Tx) error {
+	if record.Address != "" && exchange.ReachOf(cause) == exchange.ReachRecipient {
+		s.breakers.failure(recipientKey(record), time.Now(), longest(s.schedule(record.Channel)), "")
+		return s.works(ctx, record.Channel, record.Key)
+	}
+
+	failure, news := s.worsened(record, reason, cause, time.Now())
 	if !news {
 		return nil
 	}

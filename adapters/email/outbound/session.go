@@ -12,6 +12,7 @@ import (
 	"github.com/emersion/go-smtp"
 
 	"inbox/adapters/email/message"
+	"inbox/exchange"
 	"inbox/internal/fault"
 )
 
@@ -49,7 +50,7 @@ func (s *clientSession) end(polite bool) {
 	_ = s.client.Close()
 }
 
-func (s *clientSession) offer(mail Mail) (Outcome, error) {
+func (s *clientSession) offer(mail Mail) (result Outcome, err error) {
 	if limit, ok := s.client.MaxMessageSize(); ok && limit > 0 && len(mail.Data) > limit {
 		return Outcome{}, fault.GiveUp(fmt.Sprintf("the mail has %d bytes, the smarthost or the recipient's server takes %d (5.3.4)", len(mail.Data), limit), nil)
 	}
@@ -68,8 +69,8 @@ func (s *clientSession) offer(mail Mail) (Outcome, error) {
 	}
 
 	s.began = true
-	result, err := s.recipients(mail.Recipients)
-	if err != nil {
+	defer func() { err = exchange.WithReach(err, reachOf(err)) }()
+	if result, err = s.recipients(mail.Recipients); err != nil {
 		return result, err
 	}
 
@@ -90,6 +91,18 @@ func (s *clientSession) offer(mail Mail) (Outcome, error) {
 
 	result.Text = answer.StatusText
 	return result, nil
+}
+
+// reachOf is how far a mail came whose first command was taken: an answer is about this mail and its recipients, unless the server closes.
+func reachOf(err error) exchange.Reach {
+	answer, is := errors.AsType[*smtp.SMTPError](err)
+	switch {
+	case !is:
+		return exchange.ReachSession
+	case answer.Code == 421:
+		return exchange.ReachNone
+	}
+	return exchange.ReachRecipient
 }
 
 // recipients offers all addresses. Those who are refused for good, and those who are put off while others are taken, are
