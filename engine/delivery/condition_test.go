@@ -232,7 +232,7 @@ func TestBreakerPausesAFailingKey(t *testing.T) {
 		if wait := b.pause("a", now); wait != 0 {
 			t.Fatalf("paused after %d failures", i)
 		}
-		b.failure("a", now, time.Hour)
+		b.failure("a", now, time.Hour, "")
 	}
 	if wait := b.pause("a", now); wait != time.Minute {
 		t.Fatalf("pause %v, want 1m", wait)
@@ -244,7 +244,7 @@ func TestBreakerPausesAFailingKey(t *testing.T) {
 	if b.pause("a", now) != 0 || b.pause("a", now) == 0 {
 		t.Fatal("after the pause exactly one probe may go")
 	}
-	b.failure("a", now, time.Hour)
+	b.failure("a", now, time.Hour, "")
 	if wait := b.pause("a", now); wait != 5*time.Minute {
 		t.Fatalf("second pause %v, want 5m", wait)
 	}
@@ -257,7 +257,7 @@ func TestBreakerPausesAFailingKey(t *testing.T) {
 func TestBreakerForgetsOldFailures(t *testing.T) {
 	b, now := newBreakers(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for range 2 * failureLimit {
-		b.failure("a", now, time.Hour)
+		b.failure("a", now, time.Hour, "")
 		now = now.Add(failureWindow / 2)
 	}
 	if b.pause("a", now) != 0 {
@@ -268,7 +268,7 @@ func TestBreakerForgetsOldFailures(t *testing.T) {
 func TestBreakersAreBounded(t *testing.T) {
 	b, now := newBreakers(), time.Now()
 	for i := range maxKeys + 50 {
-		b.failure(time.Duration(i).String(), now, time.Hour)
+		b.failure(time.Duration(i).String(), now, time.Hour, "")
 	}
 	if len(b.keys) > maxKeys {
 		t.Fatalf("%d keys are remembered", len(b.keys))
