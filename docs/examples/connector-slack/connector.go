@@ -125,14 +125,15 @@ func (c *connector) answers(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *connector) postAnswer(r *http.Request, answer answer) error {
-	body, err := json.Marshal(answer.post())
-	if err != nil {
-		return err
+	address, message := c.post, answer.post()
+	if c.bot != "" {
+		method, body := answer.call()
+		address, message = c.api+"/"+method, body
 	}
 
-	address := c.post
-	if c.bot != "" {
-		address = c.api + "/chat.postMessage"
+	body, err := json.Marshal(message)
+	if err != nil {
+		return err
 	}
 
 	request, err := http.NewRequestWithContext(r.Context(), http.MethodPost, address, bytes.NewReader(body))

@@ -146,6 +146,33 @@ func TestAnswersThatWereNotPostedComeAgain(t *testing.T) {
 	}
 }
 
+// TestPrivateAnswersStayPrivate: others read the room in which the question was.
+func TestPrivateAnswersStayPrivate(t *testing.T) {
+	of := func(channel string) (a answer) {
+		body := `{"content":"Please log in.","metadata":{"external_conversation_id":"T1/` + channel + `/15.1","visibility":"direct","sender_id":"T1/U7",
+			"demand":{"url":"https://a.example/policy/x"}}}`
+		if err := json.Unmarshal([]byte(body), &a); err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+
+	method, body := of("C1").call()
+	want := map[string]string{"channel": "C1", "user": "U7", "thread_ts": "15.1", "text": "Please log in.\nhttps://a.example/policy/x"}
+	if diff := cmp.Diff(want, body); diff != "" || method != "chat.postEphemeral" {
+		t.Errorf("by an app: %s %s", method, diff)
+	}
+
+	if method, _ := of("D1").call(); method != "chat.postMessage" {
+		t.Errorf("in a direct conversation: %s", method)
+	}
+
+	body = of("C1").post()
+	if diff := cmp.Diff(map[string]string{"channel": "C1", "thread_ts": "15.1", "text": elsewhere}, body); diff != "" {
+		t.Errorf("by a webhook: %s", diff)
+	}
+}
+
 func FuzzReadHook(f *testing.F) {
 	f.Add("application/json", []byte(`{"channel_id":"C","user_id":"U","text":"x","trigger_word":"x"}`))
 	f.Add("application/x-www-form-urlencoded", []byte("channel_id=C&user_id=U&timestamp=1.2&text=%zz"))

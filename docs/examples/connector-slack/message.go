@@ -80,12 +80,44 @@ type answer struct {
 	Metadata struct {
 		ConversationID string `json:"external_conversation_id"`
 		MessageID      string `json:"external_message_id"`
+		Visibility     string `json:"visibility"` // direct: for the sender alone, though others read the room
+		SenderID       string `json:"sender_id"`
+		Demand         struct {
+			URL string `json:"url"` // which the text for a room leaves out
+		} `json:"demand"`
 	} `json:"metadata"`
 }
 
-// post is the body for an incoming webhook, which both messengers take, and for Slack's chat.postMessage: it goes into the
-// thread where the question was.
+func (a answer) private() bool { return a.Metadata.Visibility == "direct" }
+
+// elsewhere stands in a room for an answer that only its asker may read, where the connector can post to the room alone.
+const elsewhere = "There is an answer for the sender alone, and it cannot be shown in this room. Please ask the agent in another way."
+
+// post is the body for an incoming webhook, which both messengers take: it goes to the room.
 func (a answer) post() map[string]string {
+	if a.private() {
+		a.Content = elsewhere
+	}
+	return a.body()
+}
+
+// call is the method of Slack's API that posts the answer, and its body. Slack shows an ephemeral message to one user of the channel. In a
+// direct conversation, whose id begins with D, there is no one else.
+func (a answer) call() (method string, body map[string]string) {
+	body = a.body()
+	if !a.private() || strings.HasPrefix(body["channel"], "D") {
+		return "chat.postMessage", body
+	}
+
+	_, body["user"], _ = strings.Cut(a.Metadata.SenderID, "/")
+	if link := a.Metadata.Demand.URL; link != "" && !strings.Contains(a.Content, link) {
+		body["text"] += "\n" + link
+	}
+	return "chat.postEphemeral", body
+}
+
+// body goes into the thread where the question was.
+func (a answer) body() map[string]string {
 	_, place, _ := strings.Cut(a.Metadata.ConversationID, "/")
 	channel, thread, threaded := strings.Cut(place, "/")
 	body := map[string]string{"text": a.Content, "channel": channel}
