@@ -107,6 +107,7 @@ type Turns interface {
 type Ending struct {
 	Issuance policypart.Issuance  // as it is to be stored: Status, Resolution, Notes and UpdatedAt are the new ones
 	From     []string             // statuses from which the change may happen
+	Read     json.RawMessage      // notes that the demand must still have, as the change depends on them; nil = any
 	Resume   bool                 // the parked turn runs again with the resolution; otherwise it ends with Response
 	Response *normalized.Response // the final notice to the asker; nil with Resume; nil and no Resume = only the row changes
 	State    string               // end state of the turn with Response: exchange.StateRefused or StateAnswered

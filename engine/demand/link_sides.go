@@ -3,6 +3,7 @@ package demand
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -11,9 +12,26 @@ import (
 	"inbox/policypart"
 )
 
+// noteTries bounds how often a change is tried again because someone else changed the sides of the link at the same moment: each of those
+// who can adds one.
+const noteTries = maxSides + 1
+
 // confirm takes the consent of an address that sent the word. The word may have come from another person than the asker means, so it makes
 // no link: the asker is asked about the address first. Addresses that agree meanwhile wait until the asker has said no.
 func (l *links) confirm(ctx context.Context, second policypart.Issuance) error {
+	return whileNoted(func() error { return l.tryToConfirm(ctx, second) })
+}
+
+func whileNoted(change func() error) (err error) {
+	for range noteTries {
+		if err = change(); !errors.Is(err, errNoted) {
+			return err
+		}
+	}
+	return err
+}
+
+func (l *links) tryToConfirm(ctx context.Context, second policypart.Issuance) error {
 	first, refusal, err := l.openFor(ctx, second)
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, "the request cannot be read now; try again", err)
@@ -45,7 +63,7 @@ func (l *links) confirm(ctx context.Context, second policypart.Issuance) error {
 		kept.Sides = append(kept.Sides, side)
 		waits := first
 		waits.Notes, waits.UpdatedAt = kept.raw(), l.now()
-		endings = append(endings, Ending{Issuance: waits, From: []string{policypart.StatusIssued}})
+		endings = append(endings, Ending{Issuance: waits, From: []string{policypart.StatusIssued}, Read: first.Notes})
 	}
 	return l.demands.settle(ctx, endings...)
 }
@@ -181,8 +199,17 @@ func (l *links) complete(ctx context.Context, first policypart.Issuance) error {
 
 // decline says no to the address that the page names: the asker is asked about the next one, if there is one.
 func (l *links) decline(ctx context.Context, first policypart.Issuance) error {
-	if sides := notesOf(first).Sides; len(sides) > 1 {
-		return l.demands.settle(ctx, l.asking(first, sides[1:], codeDenied))
-	}
-	return l.demands.settle(ctx, denied(first, asker(first), policypart.StatusIssued, sayDeclined+quoted(first), l.now()))
+	return whileNoted(func() error {
+		current, err := l.store.Demand(ctx, first.ID)
+		if err != nil {
+			return fault.Wrap(fault.Unavailable, "the request cannot be read now; try again", err)
+		}
+
+		ending := denied(current, asker(current), policypart.StatusIssued, sayDeclined+quoted(current), l.now())
+		if sides := notesOf(current).Sides; len(sides) > 1 {
+			ending = l.asking(current, sides[1:], codeDenied)
+		}
+		ending.Read = current.Notes
+		return l.demands.settle(ctx, ending)
+	})
 }

@@ -2,6 +2,7 @@ package demand
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -220,6 +221,53 @@ func TestWordInTheWrongHands(t *testing.T) {
 			first, word := b.agreed(t, asker)
 			decide(b, first, word)
 		})
+	}
+}
+
+// TestSidesAgreeAtTheSameMoment: each of them is asked about, be it that two agree at once, or one while the asker decides about another.
+func TestSidesAgreeAtTheSameMoment(t *testing.T) {
+	for _, deciding := range []bool{false, true} {
+		b, asker := setup(t), turnOf("1", "alice")
+		first, word := b.agreed(t, asker)
+		b.sends(t, turnOf("2", "eve", word))
+		about, question := b.isAsked(t, asker, first.ID)
+
+		agreeing := func(turn exchange.TurnRecord) func() {
+			part, answers, err := b.Challenge(t.Context(), turn)
+			if err != nil || !answers {
+				t.Fatalf("%v %v", answers, err)
+			}
+			_, token := b.park(t, turn, part)
+			return func() {
+				if view, err := b.Decide(t.Context(), token, true); err != nil || view.Outcome != policypart.OutcomeGranted {
+					t.Errorf("%+v %v", view, err)
+				}
+			}
+		}
+		work, home := agreeing(turnOf("3", "work", word)), agreeing(turnOf("4", "home", word))
+		if deciding {
+			work()
+		}
+		b.rows.meanwhile = home
+		if !deciding {
+			work()
+		}
+		if _, err := b.Decide(t.Context(), question, false); err != nil {
+			t.Error(err)
+		}
+
+		asked := map[string]bool{}
+		for range 2 {
+			last, token := b.isAsked(t, asker, about.ID)
+			asked[strings.Fields(last.Part.Message)[0]] = true
+			if _, err := b.Decide(t.Context(), token, false); err != nil {
+				t.Error(err)
+			}
+			about = last
+		}
+		if want := map[string]bool{"mailto:home": true, "mailto:work": true}; !maps.Equal(asked, want) {
+			t.Errorf("asked about %v", asked)
+		}
 	}
 }
 

@@ -1,9 +1,11 @@
 package demand
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,6 +65,8 @@ func (r *registry) settle(ctx context.Context, endings ...Ending) error {
 	err := r.turns.Settle(ctx, endings...)
 	decided := endings[0].Issuance
 	switch {
+	case fault.Is(err, fault.Conflict) && r.noted(ctx, endings):
+		return errNoted
 	case fault.Is(err, fault.Conflict):
 		return r.audit.refuse(ctx, decided, r.lost(ctx, decided))
 	case err != nil:
@@ -75,6 +79,19 @@ func (r *registry) settle(ctx context.Context, endings ...Ending) error {
 		}
 	}
 	return nil
+}
+
+// errNoted means that the notes of an open demand changed after they were read; the caller reads them again.
+var errNoted = fault.New(fault.Conflict, "someone else answered at the same moment; try again")
+
+func (r *registry) noted(ctx context.Context, endings []Ending) bool {
+	return slices.ContainsFunc(endings, func(e Ending) bool {
+		if e.Read == nil {
+			return false
+		}
+		current, err := r.store.Demand(ctx, e.Issuance.ID)
+		return err == nil && current.CheckOpen(r.now()) == nil && !bytes.Equal(current.Notes, e.Read)
+	})
 }
 
 // lost returns why an attempt that passed the checks came to nothing: another one was faster, the turn is gone, or an approval

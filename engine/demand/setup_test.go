@@ -1,6 +1,7 @@
 package demand
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -46,6 +47,7 @@ type rowStore struct {
 
 	troubled  map[string]bool // turns that cannot be moved
 	afterEdit func()          // what another node does just after an edit was stored
+	meanwhile func()          // runs once, before the next endings are stored
 }
 
 func (s *rowStore) enter() (leave func(), err error) {
@@ -199,6 +201,11 @@ func (s *rowStore) Audit(_ context.Context, record exchange.AuditRecord) error {
 
 // Settle is the pipeline: all of the endings or none.
 func (s *rowStore) Settle(_ context.Context, endings ...Ending) error {
+	if before := s.meanwhile; before != nil {
+		s.meanwhile = nil
+		before()
+	}
+
 	leave, err := s.enter()
 	defer leave()
 	for _, e := range endings {
@@ -206,6 +213,9 @@ func (s *rowStore) Settle(_ context.Context, endings ...Ending) error {
 			return errors.New("the turn's row is damaged")
 		}
 		movesTurn := e.Resume || e.Response != nil
+		if e.Read != nil && !bytes.Equal(e.Read, s.demands[e.Issuance.ID].Notes) {
+			return fault.New(fault.Conflict, "noted meanwhile")
+		}
 		if !slices.Contains(e.From, s.demands[e.Issuance.ID].Status) || movesTurn && !s.waiting[e.Issuance.TurnID] {
 			return fault.New(fault.Conflict, "not open any more")
 		}

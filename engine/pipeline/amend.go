@@ -238,7 +238,7 @@ func (s *canceller) releaseApproval(ctx context.Context, sent SentMessage) (func
 
 	open.Status, open.UpdatedAt = policypart.StatusDropped, time.Now()
 	return func(tx Tx) error {
-		dropped, err := tx.SettleDemand(ctx, open, []string{policypart.StatusIssued})
+		dropped, err := tx.SettleDemand(ctx, open, []string{policypart.StatusIssued}, nil)
 		if err != nil || !dropped {
 			return err
 		}

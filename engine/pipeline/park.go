@@ -216,7 +216,7 @@ func (s *settler) prepare(ctx context.Context, ending demand.Ending) (settlement
 }
 
 func (p *settlement) store(ctx context.Context, tx Tx) error {
-	changed, err := tx.SettleDemand(ctx, p.Issuance, p.From)
+	changed, err := tx.SettleDemand(ctx, p.Issuance, p.From, p.Read)
 	if err != nil {
 		return err
 	}
@@ -395,7 +395,7 @@ func (t *continuation) store(ctx context.Context, tx Tx, successor exchange.Turn
 func (t *continuation) settle(ctx context.Context, tx Tx, successor exchange.TurnRecord) error {
 	settled := t.ending.Issuance
 	settled.TurnID = successor.ID // the money is taken when this one is answered
-	changed, err := tx.SettleDemand(ctx, settled, t.ending.From)
+	changed, err := tx.SettleDemand(ctx, settled, t.ending.From, t.ending.Read)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"inbox/engine/delivery"
@@ -75,8 +76,9 @@ type TaskTx interface {
 // Trust is what a transaction does about demands, people and the record of decisions.
 type Trust interface {
 	InsertDemand(ctx context.Context, issuance policypart.Issuance) error
-	// SettleDemand changes status, resolution, notes and turn of a demand that is in one of the statuses.
-	SettleDemand(ctx context.Context, issuance policypart.Issuance, from []string) (bool, error)
+	// SettleDemand changes status, resolution, notes and turn of a demand that is in one of the statuses, and whose notes are still those that
+	// were read; nil = whatever they are.
+	SettleDemand(ctx context.Context, issuance policypart.Issuance, from []string, read json.RawMessage) (bool, error)
 	// DropDemands closes the open demands of a turn that no asker waits for any more. The turn's row is held by then, so that no run
 	// parks it meanwhile.
 	DropDemands(ctx context.Context, turnID string, at time.Time) error

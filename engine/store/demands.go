@@ -83,8 +83,9 @@ func encodeResolution(resolution *policypart.Resolution) (string, error) {
 }
 
 // SettleDemand writes status, resolution, notes and turn of the demand when it is in one of the statuses of from: a later
-// message may take the place of the turn that waited. An approval is decided only with the code that it has. Nil notes leave the stored ones. It reports whether it did.
-func (t demandTx) SettleDemand(ctx context.Context, d policypart.Issuance, from []string) (bool, error) {
+// message may take the place of the turn that waited. An approval is decided only with the code that it has. Nil notes leave the stored ones.
+// Unless read is nil, the notes must still be those that the caller read. It reports whether it did.
+func (t demandTx) SettleDemand(ctx context.Context, d policypart.Issuance, from []string, read json.RawMessage) (bool, error) {
 	if len(from) == 0 {
 		return false, nil
 	}
@@ -97,7 +98,7 @@ func (t demandTx) SettleDemand(ctx context.Context, d policypart.Issuance, from 
 		return false, err
 	}
 
-	arguments := []any{d.Status, resolution, cleaned(string(d.Notes)), t.microsOrNow(d.UpdatedAt), cleaned(d.TurnID), d.ID, decidedCode(d)}
+	arguments := []any{d.Status, resolution, cleaned(string(d.Notes)), t.microsOrNow(d.UpdatedAt), cleaned(d.TurnID), d.ID, decidedCode(d), cleaned(string(read))}
 	for _, status := range from {
 		arguments = append(arguments, status)
 	}
@@ -105,7 +106,7 @@ func (t demandTx) SettleDemand(ctx context.Context, d policypart.Issuance, from 
 	changed, err := t.sql.Change(ctx, `UPDATE demands SET status = $1, resolution = $2,
 		notes = CASE WHEN $3 = '' THEN notes ELSE $3 END, updated_at = $4,
 		turn_id = CASE WHEN $5 = '' THEN turn_id ELSE $5 END
-		WHERE id = $6 AND ($7 = '' OR code_hash = $7) AND status IN (`+placeholders(8, len(from))+`)`, arguments...)
+		WHERE id = $6 AND ($7 = '' OR code_hash = $7) AND ($8 = '' OR notes = $8) AND status IN (`+placeholders(9, len(from))+`)`, arguments...)
 	if err != nil || changed == 0 || d.Status == policypart.StatusResolved {
 		return changed > 0, err
 	}

@@ -286,7 +286,7 @@ func demandPaymentRace(t *testing.T, p *probe) {
 func (p *probe) settle(want bool, demand policypart.Issuance, from ...string) {
 	p.Helper()
 	p.trust(func(tx TrustTx) error {
-		settled, err := tx.SettleDemand(p.Context(), demand, from)
+		settled, err := tx.SettleDemand(p.Context(), demand, from, nil)
 		if settled != want {
 			p.Errorf("settled %v from %v, want %v", settled, from, want)
 		}
@@ -300,7 +300,7 @@ func demandSettled(t *testing.T, p *probe) {
 	demand.Status = policypart.StatusDenied
 	p.race(func(int) (settled bool, err error) {
 		err = p.InTx(t.Context(), func(tx TrustTx) (err error) {
-			settled, err = tx.SettleDemand(t.Context(), demand, []string{policypart.StatusIssued, policypart.StatusClaimed})
+			settled, err = tx.SettleDemand(t.Context(), demand, []string{policypart.StatusIssued, policypart.StatusClaimed}, nil)
 			return err
 		})
 		return settled, err
@@ -317,6 +317,15 @@ func demandSettlement(_ *testing.T, p *probe) {
 	p.settle(false, demand)
 	p.settle(true, demand, policypart.StatusClaimed, policypart.StatusIssued)
 	p.same(demand, p.stored(demand.ID))
+	for read, want := range map[string]bool{`{"tx": "0x2"}`: false, `{"tx": "0x1"}`: true} { // the notes of the caller are old, or still there
+		p.trust(func(tx TrustTx) error {
+			settled, err := tx.SettleDemand(p.Context(), demand, []string{demand.Status}, json.RawMessage(read))
+			if settled != want {
+				p.Errorf("settled %v by the notes %s", settled, read)
+			}
+			return err
+		})
+	}
 	p.same(other, p.stored(other.ID))
 }
 

@@ -18,7 +18,7 @@ type TrustTx interface {
 	pipeline.Tx
 	DocumentsTx
 	InsertDemand(ctx context.Context, demand policypart.Issuance) error
-	SettleDemand(ctx context.Context, demand policypart.Issuance, from []string) (bool, error)
+	SettleDemand(ctx context.Context, demand policypart.Issuance, from []string, read json.RawMessage) (bool, error)
 	ResumeTurn(ctx context.Context, turnID string, resolution *policypart.Resolution, trace *normalized.Response, at time.Time) (bool, error)
 	PutLink(ctx context.Context, link exchange.PersonLink) error
 	Audit(ctx context.Context, record exchange.AuditRecord) error
