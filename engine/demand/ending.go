@@ -31,6 +31,7 @@ type notes struct {
 	Personal []identity.ProvenAddress `json:"personal,omitempty"` // for which evidence of the asker as a person vouches
 	Partner  string                   `json:"partner,omitempty"`  // of a link_confirm and a link_complete: id of the link demand that showed the word
 	Sides    []linkWith               `json:"sides,omitempty"`    // of a link_complete: the address that it asks about, then those that agreed since
+	Refused  []string                 `json:"refused,omitempty"`  // of a link_complete: principals of addresses to which the asker said no
 	Agreed   bool                     `json:"agreed,omitempty"`   // of a link: the asker agreed and may see the word
 	Payment  *payment                 `json:"payment,omitempty"`
 	Capture  *capture                 `json:"capture,omitempty"`

@@ -37,6 +37,8 @@ type partner struct {
 	Demand string     `json:"demand"`          // the link demand whose page showed the word
 	Sides  []linkWith `json:"sides,omitempty"` // that the asker is still to be asked about
 	Proof  string     `json:"proof,omitempty"`
+
+	Refused []string `json:"refused,omitempty"` // principals to which the asker said no
 }
 
 // linkWith is an address that sent the word and agreed.
@@ -80,6 +82,7 @@ func (l *links) freeze(issuance *policypart.Issuance, kept *notes, part *policyp
 	issuance.Purpose, kept.Partner = policypart.PurposeLinkConfirm, bound.Demand
 	if part.Code == CodeLinkComplete { // the word stays good: the address that sent it first may be a wrong one
 		issuance.Purpose, kept.Sides = policypart.PurposeLinkComplete, bound.Sides
+		kept.Refused = bound.Refused
 		issuance.CodeHash = policypart.HashState(l.secrets.word(bound.Demand))
 	}
 	return nil
@@ -90,6 +93,9 @@ func partnerClaim(code, turnID string, bound partner) capability.Claim {
 	what := []string{code, bound.Demand}
 	for _, one := range bound.Sides {
 		what = append(what, one.Demand, one.Principal)
+	}
+	if len(bound.Refused) > 0 {
+		what = append(append(what, "refused"), bound.Refused...)
 	}
 	return capability.Claim{Purpose: purposePartner, Who: turnID, What: policypart.Digest(what...)}
 }
@@ -149,6 +155,9 @@ func (l *links) linkable(ctx context.Context, first policypart.Issuance, turn ex
 	case turn.OthersRead():
 		refusal = &policypart.Refusal{Code: policypart.CodeProof, Reason: "the code word came in a message that other people read"}
 		public = "Other people can read your message, so its code word was not used. Send the word in a private message to this address alone."
+	case slices.Contains(notesOf(first).Refused, turn.Message.Sender.Principal()):
+		refusal = refusedByAsker()
+		public = "The other side said that this address is not theirs. To link the two, they have to ask for a new code word."
 	case len(notesOf(first).Sides) >= maxSides:
 		refusal = &policypart.Refusal{Code: policypart.CodeUsed, Reason: "too many addresses sent the code word"}
 		public = "Too many addresses sent this code word. Answer the question in the conversation that showed it, or ask there for a new word."
@@ -161,6 +170,11 @@ func (l *links) linkable(ctx context.Context, first policypart.Issuance, turn ex
 	}
 
 	return nil
+}
+
+// refusedByAsker refuses an address about which the asker was asked before: who has the word must not be able to ask until the answer is yes.
+func refusedByAsker() *policypart.Refusal {
+	return &policypart.Refusal{Code: policypart.CodePrincipal, Reason: "the asker said no to this address"}
 }
 
 func (l *links) confirmation(ctx context.Context, first policypart.Issuance, turn exchange.TurnRecord) (policypart.Part, error) {

@@ -43,6 +43,8 @@ func (l *links) tryToConfirm(ctx context.Context, second policypart.Issuance) er
 	case refusal != nil:
 	case first.Principal == second.Principal || len(first.Asker) == 0 || len(second.Asker) == 0:
 		refusal = &policypart.Refusal{Code: policypart.CodePrincipal, Reason: "both sides are the same, or one is not verified"}
+	case slices.Contains(kept.Refused, second.Principal):
+		refusal = refusedByAsker()
 	case !known && len(kept.Sides) >= maxSides:
 		refusal = &policypart.Refusal{Code: policypart.CodeUsed, Reason: "too many addresses sent the code word"}
 	}
@@ -58,7 +60,7 @@ func (l *links) tryToConfirm(ctx context.Context, second policypart.Issuance) er
 	side := linkWith{Demand: second.ID, Principal: second.Principal}
 	switch {
 	case first.Purpose == policypart.PurposeLink:
-		endings = append(endings, l.asking(first, []linkWith{side}, codeLinkAgreed))
+		endings = append(endings, l.asking(first, partner{Sides: []linkWith{side}}, codeLinkAgreed))
 	case !known:
 		kept.Sides = append(kept.Sides, side)
 		waits := first
@@ -104,14 +106,15 @@ func (l *links) agreed(second policypart.Issuance, first string) Ending {
 }
 
 // asking lets the asker's turn run again, which asks about the first of the sides (Challenge).
-func (l *links) asking(first policypart.Issuance, sides []linkWith, code string) Ending {
+func (l *links) asking(first policypart.Issuance, about partner, code string) Ending {
 	now := l.now()
+	about.Demand = l.showed(first)
 	return Ending{
 		Issuance: ended(first, deed{
-			outcome: policypart.OutcomeGranted, by: asker(first), data: withData(nil, LinkKey, partner{Demand: l.showed(first), Sides: sides}),
+			outcome: policypart.OutcomeGranted, by: asker(first), data: withData(nil, LinkKey, about),
 		}, now),
 		From: []string{policypart.StatusIssued}, Resume: true,
-		Audit: []exchange.AuditRecord{auditRow(first, code, "the next question is about "+sides[0].Principal, now)},
+		Audit: []exchange.AuditRecord{auditRow(first, code, "the next question is about "+about.Sides[0].Principal, now)},
 	}
 }
 
@@ -206,8 +209,9 @@ func (l *links) decline(ctx context.Context, first policypart.Issuance) error {
 		}
 
 		ending := denied(current, asker(current), policypart.StatusIssued, sayDeclined+quoted(current), l.now())
-		if sides := notesOf(current).Sides; len(sides) > 1 {
-			ending = l.asking(current, sides[1:], codeDenied)
+		if kept := notesOf(current); len(kept.Sides) > 1 {
+			refused := append(slices.Clone(kept.Refused), kept.Sides[0].Principal)
+			ending = l.asking(current, partner{Sides: kept.Sides[1:], Refused: refused}, codeDenied)
 		}
 		ending.Read = current.Notes
 		return l.demands.settle(ctx, ending)

@@ -177,6 +177,39 @@ func TestWordInTheWrongHands(t *testing.T) {
 				t.Errorf("%v %v", answers, err)
 			}
 		},
+		"a refused address sends it again": func(b *bench, first policypart.Issuance, word string) {
+			b.sends(t, turnOf("2", "eve", word))
+			about, token := b.isAsked(t, asker, first.ID)
+			again := turnOf("3", "eve", word)
+			part, answers, err := b.Challenge(t.Context(), again)
+			if err != nil || !answers {
+				t.Fatalf("%v %v", answers, err)
+			}
+			_, waiting := b.park(t, again, part)
+			b.sends(t, turnOf("4", "mallory", word))
+			if _, err := b.Decide(t.Context(), token, false); err != nil {
+				t.Fatal(err)
+			}
+
+			last, token := b.isAsked(t, asker, about.ID)
+			if _, answers, err := b.Challenge(t.Context(), turnOf("5", "eve", word)); answers || refusedBy(err) != policypart.CodePrincipal {
+				t.Errorf("%v %v", answers, err)
+			}
+			if _, err := b.Decide(t.Context(), waiting, true); refusedBy(err) != policypart.CodePrincipal {
+				t.Errorf("%v", err)
+			}
+			if sides := notesOf(b.row(last.ID)).Sides; len(sides) != 1 {
+				t.Errorf("the asker is asked about %+v", sides)
+			}
+			b.sends(t, turnOf("6", "work", word))
+			if _, err := b.Decide(t.Context(), token, false); err != nil {
+				t.Fatal(err)
+			}
+			about = last
+			if last, _ = b.isAsked(t, asker, about.ID); !strings.HasPrefix(last.Part.Message, "mailto:work sent") || len(notesOf(last).Refused) != 2 {
+				t.Errorf("%s, %+v", last.Part.Message, notesOf(last))
+			}
+		},
 		"others read it": func(b *bench, _ policypart.Issuance, word string) {
 			for name, others := range map[string]func(turn *exchange.TurnRecord){
 				"open":  func(turn *exchange.TurnRecord) { turn.Audience.Open = true },
