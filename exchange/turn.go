@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -107,7 +108,14 @@ func (t TurnRecord) OthersRead() bool {
 		return false
 	}
 	posted := surface.Visibility != "" && surface.Visibility != normalized.VisibilityDirect
-	return posted || len(surface.To)+len(surface.Cc)+surface.Omitted > 1
+	return posted || len(surface.To)+len(surface.Cc)+surface.Omitted > 1 || slices.ContainsFunc(slices.Concat(surface.To, surface.Cc), t.isOther)
+}
+
+// isOther reports whether an address that a message lists is not that of its agent, with any tag: the agent was told besides, as in Bcc.
+func (t TurnRecord) isOther(listed normalized.SurfaceRecipient) bool {
+	local, domain, _ := strings.Cut(strings.TrimPrefix(listed.Address, "@"), "@")
+	local, _, _ = strings.Cut(local, "+")
+	return !strings.EqualFold("@"+local+"@"+domain, t.Message.Recipient)
 }
 
 // TurnFilter selects turns, newest update first. Empty fields do not restrict. What is listed page by page names what the

@@ -24,7 +24,7 @@ type Surface struct {
 	Tag      string             `json:"tag,omitempty"`  // order-4711 of agent+order-4711@domain
 	To       []SurfaceRecipient `json:"to,omitempty"`   // as the header lists them, the agent among them
 	Cc       []SurfaceRecipient `json:"cc,omitempty"`
-	Omitted  int                `json:"recipients_omitted,omitempty"` // of To and Cc, beyond the bounds
+	Omitted  int                `json:"recipients_omitted,omitempty"` // further recipients: beyond the bounds, without an address, or in no list
 	ListID   string             `json:"list_id,omitempty"`            // mailing list (RFC 2919)
 	Language string             `json:"language,omitempty"`           // BCP 47
 

@@ -105,7 +105,7 @@ func (n *notes) normalize(ctx context.Context, in *incoming, q *inboundNote, age
 		Message: normalized.Message{
 			ID: q.activity, ThreadID: thread, InReplyTo: q.inReplyTo, Sender: sender,
 			Recipient: agent.Address, Parts: parts, RecipientCapabilities: capabilities(),
-			ReceivedVia: normalized.ViaActivityPub, ReceivedAt: identity.At(n.now()), Surface: q.surface(),
+			ReceivedVia: normalized.ViaActivityPub, ReceivedAt: identity.At(n.now()), Surface: n.surface(q, agent),
 			Raw: normalized.Raw{MediaType: activityMediaType},
 		},
 		Audience:  q.readers(),
@@ -120,8 +120,9 @@ func (n *notes) normalize(ctx context.Context, in *incoming, q *inboundNote, age
 }
 
 // surface is what the note says beside its text: its warning, title, time, language and audience, and whom its tags mention.
-// Actors without a written address are counted, and those whose tag names an address of another host: anyone can write it.
-func (q *inboundNote) surface() *normalized.Surface {
+// Actors without a written address are counted, and those whose tag names an address of another host: anyone can write it. Counted as
+// well are readers that stand elsewhere than in to and cc of the note.
+func (n *notes) surface(q *inboundNote, agent exchange.AgentProfile) *normalized.Surface {
 	surface := &normalized.Surface{
 		Channel: ChannelName, Subject: cmp.Or(q.warning(), document.Text(q.object, "name")), Language: q.language(), Visibility: q.visibility,
 	}
@@ -150,7 +151,37 @@ func (q *inboundNote) surface() *normalized.Surface {
 	}
 	add(&surface.To, q.object["to"])
 	add(&surface.Cc, q.object["cc"])
+	surface.Omitted += n.unlisted(q, agent)
 	return surface
+}
+
+// unlisted counts the readers of a note whom its to and cc do not name: of its other fields, and of its activity. The agent is one of them if
+// it stands nowhere in to and cc, and others read the note.
+func (n *notes) unlisted(q *inboundNote, agent exchange.AgentProfile) (count int) {
+	isAgent := func(iri string) bool {
+		named, found := n.agentOf(iri)
+		return found && named.Name == agent.Name
+	}
+	listed := slices.Concat(document.References(q.object["to"]), document.References(q.object["cc"]))
+	everyone := slices.Concat(listed, q.audience.All())
+	if q.sent != nil {
+		everyone = append(everyone, q.sent.All()...)
+	}
+
+	others := map[string]bool{}
+	for _, iri := range everyone {
+		if iri == q.actor || document.IsPublic(iri) || isAgent(iri) {
+			continue
+		}
+		if others[iri] = true; !slices.Contains(listed, iri) {
+			count++
+			listed = append(listed, iri)
+		}
+	}
+	if len(others) > 0 && !slices.ContainsFunc(listed, isAgent) {
+		count++
+	}
+	return count
 }
 
 // noReply returns why a note is not answered; empty = it is. It keeps two programs from answering each other for hours, the
