@@ -65,7 +65,7 @@ func (i *inbox) forRecipient(ctx context.Context, mail *arrival, to recipient) (
 	}
 
 	found := i.addressing(mail, to)
-	if found.by == identity.AddressedRecipient {
+	if found.by != "" {
 		again, err := i.sentAgain(ctx, mail, to, found.signature)
 		if err != nil {
 			return nil, err
@@ -244,23 +244,37 @@ func signedDates(fields message.Header, signature *authentication.Signature) (da
 // replayNamespace has what was received whose Message-ID is not signed.
 const replayNamespace = "email/received"
 
-// sentAgain reports whether what was signed was received before under another Message-ID. A repeat is known by its Message-ID; where the
-// signature does not cover that, anyone who has the mail can write a new one and have it read again.
-func (i *inbox) sentAgain(ctx context.Context, mail *arrival, to recipient, signature *authentication.Signature) (bool, error) {
-	if signature.Covers("message-id") && mail.fields.Has("Message-ID") {
-		return false, nil
-	}
+// sentAgain reports whether what a signature covers was received before under another Message-ID. A repeat is known by its Message-ID; where the
+// signature does not cover that, anyone who has the mail can write a new one and have it read again. All aligned signatures are remembered,
+// because a mail can be handed on with one of them alone, and without the fields for which that one did not count.
+func (i *inbox) sentAgain(ctx context.Context, mail *arrival, to recipient, counts *authentication.Signature) (again bool, err error) {
+	own, known := i.ownID(mail), map[string]bool{}
+	for _, signature := range mail.sender.DMARC.Signatures {
+		if signature.Covers("message-id") && mail.fields.Has("Message-ID") {
+			continue
+		}
 
+		key := receivedKey(mail, to, signature)
+		differs, done := known[key]
+		if !done {
+			first, _, err := i.options.State.PutIfAbsent(ctx, replayNamespace, key, []byte(own), mail.env.received.Add(maxDateAge+maxDateLead))
+			if err != nil {
+				return false, fmt.Errorf("remember a mail whose Message-ID is not signed: %w", err)
+			}
+			differs = string(first) != own
+			known[key] = differs
+		}
+		again = again || signature == counts && differs
+	}
+	return again, nil
+}
+
+// receivedKey names what a signature covers beside the Message-ID.
+func receivedKey(mail *arrival, to recipient, signature *authentication.Signature) string {
 	when := signature.Tags["t"]
 	if signature.Covers("date") && mail.fields.Has("Date") {
 		when = mail.fields.Get("Date")
 	}
 	sum := sha256.Sum256([]byte(strings.Join([]string{to.address, mail.sender.from.Key(), when, mail.bodyDigest()}, "\n")))
-
-	own := i.ownID(mail)
-	first, _, err := i.options.State.PutIfAbsent(ctx, replayNamespace, hex.EncodeToString(sum[:]), []byte(own), mail.env.received.Add(maxDateAge+maxDateLead))
-	if err != nil {
-		return false, fmt.Errorf("remember a mail whose Message-ID is not signed: %w", err)
-	}
-	return string(first) != own, nil
+	return hex.EncodeToString(sum[:])
 }

@@ -384,3 +384,42 @@ func TestAnAnswerNamesOneParent(t *testing.T) {
 func anotherID(mail string) string {
 	return strings.Replace(mail, "<m1@sender.test>", fmt.Sprintf("<%d@sender.test>", 2), 1)
 }
+
+// TestOneOfTwoSignaturesIsTakenAway: whoever has a mail with two signatures can hand it on with one of them, under another Message-ID if that one
+// does not cover it.
+func TestOneOfTwoSignaturesIsTakenAway(t *testing.T) {
+	strict, loose := []string{"From", "To", "Date", "Message-ID"}, []string{"From", "To", "Date"}
+	for name, order := range map[string][2][]string{"the strict one is on top": {loose, strict}, "the strict one is below": {strict, loose}} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, nil)
+			w := s.greet()
+			letter := emailtest.Letter("Pay now, please")
+			both := signedOver(t, signedOver(t, letter, order[0]...), order[1]...)
+			w.send("ann@far.test", []string{"echo@inbox.test"}, both, "250")
+			w.send("eve@far.test", []string{"echo@inbox.test"}, anotherID(signedOver(t, letter, loose...)), "250")
+			all := s.engine.All()
+			if len(all) != 2 || !all[0].Message.Sender.Verified || all[1].Message.Sender.Verified {
+				t.Errorf("%d mails, the repeat is proven: %v", len(all), all[len(all)-1].Message.Sender.Verified)
+			}
+		})
+	}
+}
+
+// TestAMailOfPartsIsReadOnce: it came from the author's server, which proves it. Without the fields that make its parts it is one text, for which a
+// signature counts that does not cover them.
+func TestAMailOfPartsIsReadOnce(t *testing.T) {
+	s := start(t, nil)
+	s.names.Text("sender.test", "v=spf1 ip4:127.0.0.1 -all")
+	w := s.greet()
+	const parts = `Content-Type: multipart/alternative; boundary="b"`
+	mail := signedOver(t, emailtest.Letter("--b\n\nPay now, please\n--b--", parts), "From", "To", "Cc", "Subject", "Date")
+	if !strings.Contains(mail, parts+"\r\n") {
+		t.Fatal(mail)
+	}
+	w.send("ann@sender.test", []string{"echo@inbox.test"}, mail, "250")
+	w.send("eve@far.test", []string{"echo@inbox.test"}, strings.Replace(anotherID(mail), parts+"\r\n", "", 1), "250")
+	all := s.engine.All()
+	if len(all) != 2 || !all[0].Message.Sender.Verified || all[1].Message.Sender.Verified {
+		t.Errorf("%d mails, the repeat is proven: %v", len(all), all[len(all)-1].Message.Sender.Verified)
+	}
+}
