@@ -250,7 +250,7 @@ const replayNamespace = "email/received"
 func (i *inbox) sentAgain(ctx context.Context, mail *arrival, to recipient, counts *authentication.Signature) (again bool, err error) {
 	own, known := i.ownID(mail), map[string]bool{}
 	for _, signature := range mail.sender.DMARC.Signatures {
-		if signature.Covers("message-id") && mail.fields.Has("Message-ID") {
+		if signature.Covers("message-id") && message.ID(mail.fields) != "" {
 			continue
 		}
 
@@ -269,11 +269,11 @@ func (i *inbox) sentAgain(ctx context.Context, mail *arrival, to recipient, coun
 	return again, nil
 }
 
-// receivedKey names what a signature covers beside the Message-ID.
+// receivedKey names what a signature covers beside the Message-ID, whatever white space a relaxed one passes over.
 func receivedKey(mail *arrival, to recipient, signature *authentication.Signature) string {
 	when := signature.Tags["t"]
 	if signature.Covers("date") && mail.fields.Has("Date") {
-		when = mail.fields.Get("Date")
+		when = strings.Join(strings.Fields(mail.fields.Get("Date")), " ")
 	}
 	sum := sha256.Sum256([]byte(strings.Join([]string{to.address, mail.sender.from.Key(), when, mail.bodyDigest()}, "\n")))
 	return hex.EncodeToString(sum[:])

@@ -247,12 +247,18 @@ func TestASignedMailIsReadOnce(t *testing.T) {
 		again  func(string) string
 		proven []bool
 	}{
-		"the same again":                             {names: []string{"From", "To", "Date", "Message-ID"}, again: strings.Clone, proven: []bool{true}},
-		"other white space":                          {names: []string{"From", "To", "Date", "Message-ID"}, again: spaced, proven: []bool{true}},
-		"id not signed, the same":                    {names: []string{"From", "To", "Date"}, again: strings.Clone, proven: []bool{true}},
-		"id not signed, another one":                 {names: []string{"From", "To", "Date"}, again: anotherID, proven: []bool{true, false}},
-		"id not signed, from a server of the domain": {names: []string{"From", "To", "Date"}, spf: "v=spf1 ip4:127.0.0.1 -all", again: anotherID, proven: []bool{true, true}},
-		"id and date not signed":                     {names: []string{"From", "To"}, again: func(mail string) string { return strings.Replace(anotherID(spaced(mail)), "Date: ", "Date:  ", 1) }, proven: []bool{true, false}},
+		"the same again":                                       {names: []string{"From", "To", "Date", "Message-ID"}, again: strings.Clone, proven: []bool{true}},
+		"other white space":                                    {names: []string{"From", "To", "Date", "Message-ID"}, again: spaced, proven: []bool{true}},
+		"id not signed, the same":                              {names: []string{"From", "To", "Date"}, again: strings.Clone, proven: []bool{true}},
+		"id not signed, another one":                           {names: []string{"From", "To", "Date"}, again: anotherID, proven: []bool{true, false}},
+		"id not signed, from a server of the domain":           {names: []string{"From", "To", "Date"}, spf: "v=spf1 ip4:127.0.0.1 -all", again: anotherID, proven: []bool{true, true}},
+		"id not signed, white space in the date":               {names: []string{"From", "To", "Date"}, again: func(mail string) string { return strings.Replace(anotherID(mail), " +0000", "  +0000", 1) }, proven: []bool{true, false}},
+		"id not signed, the date folded":                       {names: []string{"From", "To", "Date"}, again: func(mail string) string { return strings.Replace(anotherID(mail), " +0000", "\r\n\t+0000", 1) }, proven: []bool{true, false}},
+		"id not signed, the date in letters of the other case": {names: []string{"From", "To", "Date"}, again: func(mail string) string { return strings.Replace(anotherID(mail), "Date: ", "DATE:", 1) }, proven: []bool{true, false}},
+		"id and date not signed":                               {names: []string{"From", "To"}, again: func(mail string) string { return strings.Replace(anotherID(spaced(mail)), "Date: ", "Date:  ", 1) }, proven: []bool{true, false}},
+		"the signed id cannot be read": {lines: []string{"Message-ID: <4711>"}, names: []string{"From", "To", "Date", "Message-ID"}, again: func(mail string) string {
+			return "X-Via: far.test\r\n" + mail
+		}, proven: []bool{true, false}},
 		"no id, one is added": {lines: []string{"Message-ID:"}, names: []string{"From", "To", "Date"}, again: func(mail string) string {
 			return "Message-ID: <new@far.test>\r\n" + strings.Replace(mail, "Message-ID:\r\n", "", 1)
 		}, proven: []bool{true, false}},
