@@ -72,6 +72,9 @@ func TestKeysAreHidden(t *testing.T) {
 		"a tagged mailbox":   "From: Shop <shop+tabcdefghijklmnopqrstuvwxyz234567@mail.inbox.test>",
 		"a mailbox, encoded": "mailto:shop%2Btabcdefghijklmnopqrstuvwxyz234567%40mail.inbox.test?subject=stop",
 		"its return path":    "bounce+abcdefghijklmnopqrstuvwxyz@inbox.test",
+		"defanged":           "hxxps[:]//inbox[.]test/policy/" + token,
+		"defanged in words":  "hxxps://inbox(dot)test[/]policy/" + token,
+		"defanged mailbox":   "shop+tabcdefghijklmnopqrstuvwxyz234567@mail[.]inbox[.]test",
 		"among odd letters":  "\u212a " + link + " \u023a\u023a", // whose lower case is shorter, and longer
 		"broken everywhere":  "https://inb\nox.test/pol\nicy/" + token,
 		"a code":             "Answer approve 7k3mq2.",

@@ -115,7 +115,7 @@ func isASCII(t string) bool {
 var steps = []struct {
 	next func(string) int
 	read step
-}{{mark('\\'), readBackslash}, {mark('&'), readEntity}, {mark('%'), readPercent}, {nextInvisible, dropInvisible}, {nextProofpoint, readProofpoint}}
+}{{mark('\\'), readBackslash}, {mark('&'), readEntity}, {mark('%'), readPercent}, {nextInvisible, dropInvisible}, {nextProofpoint, readProofpoint}, {anyOf("[({"), readDefanged}}
 
 // rounds bounds how often one encoding stands inside of another.
 const rounds = 4
@@ -232,6 +232,21 @@ func readProofpoint(text string, at int) (int, string) {
 		return 0, ""
 	}
 	return len(written), meaning
+}
+
+// readDefanged reads the marks that make an address no link, as people and gateways write them: "hxxps[:]//inbox[.]test".
+func readDefanged(text string, at int) (int, string) {
+	open := strings.IndexByte("[({", text[at])
+	if open < 0 {
+		return 0, ""
+	}
+	for _, mark := range []struct{ written, meaning string }{{".", "."}, {"dot", "."}, {":", ":"}, {"://", "://"}, {"/", "/"}} {
+		end := at + 1 + len(mark.written)
+		if end < len(text) && text[end] == "])}"[open] && strings.EqualFold(text[at+1:end], mark.written) {
+			return end + 1 - at, mark.meaning
+		}
+	}
+	return 0, ""
 }
 
 // maxTag bounds a tag of HTML that is left out.
