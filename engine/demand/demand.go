@@ -80,6 +80,9 @@ type Store interface {
 	// DueDemands returns at most limit demands that are issued and past their time, or claimed and two minutes past it: the longest overdue
 	// first, and only those after the given one in this order.
 	DueDemands(ctx context.Context, now time.Time, after policypart.Issuance, limit int) ([]policypart.Issuance, error)
+	// WaitingDemands lists demands of an agent that wait for their asker, in the order of their ends and ids: at most limit that end after an instant,
+	// or at it with a larger id than after.
+	WaitingDemands(ctx context.Context, agent string, ends time.Time, after string, limit int) ([]policypart.Issuance, error)
 	// ClaimDemand moves a demand from issued to claimed with one conditional update; false = it was not issued any more,
 	// or it is past its time. The same transaction remembers the payment, named by facilitator.Payment.Key (empty = none),
 	// until the demand ends unmet; fault.Conflict when another demand has it, then nothing is claimed.

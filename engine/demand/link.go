@@ -298,11 +298,17 @@ func provenOf(sender normalized.Sender) identity.ProvenAddress {
 	return ""
 }
 
-// Unlink ends the links of the turn's sender with its agent. The sentence is for the sender; ended is false if there were no links.
+// Unlink ends the links of the turn's sender with its agent, and takes back the sender's consent to one that the other side has not agreed to. The
+// sentence is for the sender; ended is false if there was neither.
 func (l *links) Unlink(ctx context.Context, turn exchange.TurnRecord) (sentence string, ended bool, err error) {
 	sender := turn.Message.Sender
 	if len(sender.Identities) == 0 || turn.Principal != sender.Principal() {
 		return "", false, nil
+	}
+
+	withdrawn, err := l.withdraw(ctx, turn) // first: what the other side agrees to meanwhile is ended below
+	if err != nil {
+		return "", false, err
 	}
 
 	links, err := l.store.EndLinks(ctx, exchange.LinkFilter{Agent: turn.Agent, Principal: turn.Principal}, exchange.LinkEnd{By: turn.Principal, Reason: "a side asked for it"})
@@ -318,7 +324,10 @@ func (l *links) Unlink(ctx context.Context, turn exchange.TurnRecord) (sentence 
 			}
 		}
 	}
-	if len(others) == 0 {
+	switch {
+	case len(others) == 0 && withdrawn:
+		return fmt.Sprintf("Done: you took back your consent, so %s does not link this address with another one.", turn.Message.Recipient), true, nil
+	case len(others) == 0:
 		return "", false, nil
 	}
 	names, _ := l.names(ctx, turn.Message.Recipient, others...) // the links have ended in any case

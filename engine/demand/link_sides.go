@@ -197,7 +197,55 @@ func (l *links) complete(ctx context.Context, first policypart.Issuance) error {
 	}, policypart.StatusIssued, now)
 	resume.Link = link
 	resume.Audit = append(resume.Audit, auditRow(first, codeLinked, asked.Principal+" and "+other.Principal, now))
-	return l.demands.settle(ctx, resume)
+	still := Ending{Issuance: second, From: []string{policypart.StatusResolved}} // it may be withdrawn at this moment
+	return l.demands.settle(ctx, resume, still)
+}
+
+// waitingPage is how many demands are read at once.
+const waitingPage = 500
+
+// withdraw takes back the consent of an address about which an asker has not decided; taken is false if there is none.
+func (l *links) withdraw(ctx context.Context, turn exchange.TurnRecord) (taken bool, err error) {
+	ends, after := l.now(), ""
+	for {
+		page, err := l.store.WaitingDemands(ctx, turn.Agent, ends, after, waitingPage)
+		if err != nil {
+			return taken, fault.Wrap(fault.Unavailable, "the consent cannot be withdrawn now", err)
+		}
+		for _, first := range page {
+			for _, side := range notesOf(first).Sides {
+				if first.Purpose != policypart.PurposeLinkComplete || side.Principal != turn.Principal {
+					continue
+				}
+				withdrawn, err := l.withdrawSide(ctx, side)
+				if err != nil {
+					return taken, err
+				}
+				taken = taken || withdrawn
+			}
+		}
+		if len(page) < waitingPage {
+			return taken, nil
+		}
+		ends, after = page[len(page)-1].ExpiresAt, page[len(page)-1].ID
+	}
+}
+
+func (l *links) withdrawSide(ctx context.Context, side linkWith) (withdrawn bool, err error) {
+	second, err := l.store.Demand(ctx, side.Demand)
+	switch {
+	case fault.Is(err, fault.NotFound), err == nil && second.Status != policypart.StatusResolved:
+		return false, nil
+	case err != nil:
+		return false, fault.Wrap(fault.Unavailable, "the consent cannot be withdrawn now", err)
+	}
+
+	now := l.now()
+	err = l.demands.settle(ctx, Ending{
+		Issuance: ended(second, deed{outcome: policypart.OutcomeDenied, by: asker(second)}, now), From: []string{policypart.StatusResolved},
+		Audit: []exchange.AuditRecord{auditRow(second, codeDenied, second.Kind+" was withdrawn", now)},
+	})
+	return err == nil, err
 }
 
 // decline says no to the address that the page names: the asker is asked about the next one, if there is one.

@@ -95,7 +95,7 @@ func TestLinkTakesConsentOnBothSides(t *testing.T) {
 	if err != nil || view.Outcome != policypart.OutcomeGranted {
 		t.Fatalf("%+v %v", view, err)
 	}
-	resumed := b.rows.lastEnding(t)
+	resumed := b.rows.endings[len(b.rows.endings)-2]
 	link := resumed.Link
 	if link == nil || link.Agent != "a" || link.ID == "" || link.Sides[0].Principal != first.Principal || link.Sides[1].Subject != "mailto:alice-at-work" ||
 		link.Sides[0].Address != "" || link.LinkedAt.IsZero() || !link.Until.IsZero() ||
@@ -238,6 +238,37 @@ func TestWordInTheWrongHands(t *testing.T) {
 			}
 			if _, asks, err := b.Challenge(t.Context(), b.resumed(asker, first.ID)); asks || !fault.Is(err, fault.Forbidden) {
 				t.Errorf("%v %v, %s", asks, err, last.ID)
+			}
+		},
+		"the other side takes its consent back": func(b *bench, first policypart.Issuance, word string) {
+			b.sends(t, turnOf("2", "eve", word))
+			about, token := b.isAsked(t, asker, first.ID)
+			b.sends(t, turnOf("3", "work", word))
+			for _, other := range []string{"alice", "mallory"} {
+				if _, ended, err := b.Unlink(t.Context(), turnOf("4", other)); ended || err != nil {
+					t.Errorf("%s: %v, %v", other, ended, err)
+				}
+			}
+			for i, want := range []bool{true, false} {
+				if sentence, ended, err := b.Unlink(t.Context(), turnOf("5", "eve")); ended != want || err != nil || want != strings.Contains(sentence, "took back") {
+					t.Errorf("%d: %q, %v, %v", i, sentence, ended, err)
+				}
+			}
+			if _, err := b.Decide(t.Context(), token, true); refusedBy(err) != policypart.CodeUnknown || len(b.rows.links) != 0 {
+				t.Errorf("%v, %+v", err, b.rows.links)
+			}
+			if _, err := b.Decide(t.Context(), token, false); err != nil {
+				t.Error(err)
+			}
+
+			last, token := b.isAsked(t, asker, about.ID) // about the address that still agrees
+			b.rows.meanwhile = func() {
+				if _, ended, err := b.Unlink(t.Context(), turnOf("6", "work")); !ended || err != nil {
+					t.Errorf("%v, %v", ended, err)
+				}
+			}
+			if _, err := b.Decide(t.Context(), token, true); err == nil || len(b.rows.links) != 0 {
+				t.Errorf("%v, %+v, %s", err, b.rows.links, last.ID)
 			}
 		},
 		"nothing is decided": func(b *bench, first policypart.Issuance, word string) {
@@ -473,7 +504,7 @@ func TestConsentNamesProgramsByTheirLabel(t *testing.T) {
 		if _, err := b.Decide(t.Context(), token, true); err != nil {
 			t.Fatal(err)
 		}
-		b.rows.links = []exchange.PersonLink{*b.rows.lastEnding(t).Link}
+		b.rows.links = []exchange.PersonLink{*b.rows.endings[len(b.rows.endings)-2].Link}
 		if sentence, ended, err := b.Unlink(t.Context(), turnOf("3", "alice")); !ended || err != nil || !strings.Contains(sentence, "this address and "+test.want) {
 			t.Errorf("%+v: %q, %v, %v", test, sentence, ended, err)
 		}

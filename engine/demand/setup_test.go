@@ -120,6 +120,22 @@ func (s *rowStore) DueDemands(_ context.Context, now time.Time, after policypart
 	return due[:min(limit, len(due))], err
 }
 
+func (s *rowStore) WaitingDemands(_ context.Context, agent string, ends time.Time, after string, limit int) (waiting []policypart.Issuance, err error) {
+	leave, err := s.enter()
+	defer leave()
+	order := func(a, b policypart.Issuance) int {
+		return cmp.Or(a.ExpiresAt.Compare(b.ExpiresAt), cmp.Compare(a.ID, b.ID))
+	}
+	for _, i := range s.demands {
+		open := i.Status == policypart.StatusIssued || i.Status == policypart.StatusClaimed
+		if open && i.Agent == agent && i.Purpose != policypart.PurposeApproval && order(i, policypart.Issuance{ExpiresAt: ends, ID: after}) > 0 {
+			waiting = append(waiting, i)
+		}
+	}
+	slices.SortFunc(waiting, order)
+	return waiting[:min(limit, len(waiting))], err
+}
+
 func (s *rowStore) ClaimDemand(_ context.Context, id, payment string, notes json.RawMessage, now time.Time) (bool, error) {
 	leave, err := s.enter()
 	defer leave()
