@@ -296,7 +296,16 @@ func (r *reporter) vouched(ctx context.Context, mail *arrival, address string) b
 	}
 
 	from, err := message.ParseFrom(mail.fields)
-	return err == nil && len(found.DMARC.Signatures) > 0 && speaksFor(from, address)
+	return err == nil && speaksFor(from, address) &&
+		slices.ContainsFunc(found.DMARC.Signatures, func(signature *authentication.Signature) bool { return r.signedForUs(mail, signature) })
+}
+
+// signedForUs reports whether a signature proves that a report is one, of now, and to us. Servers sign the reports about mails of others, too, and return
+// the words of those mails in them.
+func (r *reporter) signedForUs(mail *arrival, signature *authentication.Signature) bool {
+	toUs := func(box message.Mailbox) bool { return box.Domain == r.domain }
+	return signature.Covers("to") && signature.Covers("cc") && openReading(mail.fields, signature) == "" && freshlySigned(mail, signature) == "" &&
+		slices.ContainsFunc(slices.Concat(mail.addresses("To"), mail.addresses("Cc")), toUs)
 }
 
 // speaksFor reports whether a mailbox is the address itself, or one that mail servers of its organization write from (RFC 5321, section 4.5.1):

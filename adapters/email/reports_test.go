@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/emersion/go-smtp"
 	"github.com/google/go-cmp/cmp"
@@ -147,6 +148,10 @@ func sentBy(author, report string) string {
 }
 
 func TestReportsAreMatched(t *testing.T) {
+	failedAnn := []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}}
+	aboutAnn := func() string { // as of a server whose reports are not signed by this test
+		return strings.Replace(emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1")), "<mailer-daemon@sender.test>", "<MAILER-DAEMON@sender.test>", 1)
+	}
 	for name, c := range map[string]struct {
 		delivery  string // whose bounce address it comes to; empty = the given one
 		to        string
@@ -303,6 +308,18 @@ func TestReportsAreMatched(t *testing.T) {
 		},
 			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
 			failures: []string{"ann@sender.test hard"}},
+		"signed by its server, to the sender of another mail": {delivery: oneDelivery, mail: func(*setup) string {
+			return signedOver(t, strings.Replace(aboutAnn(), "To: echo@inbox.test", "To: eve@far.test", 1))
+		}, bounce: failedAnn, failures: []string{"ann@sender.test soft"}},
+		"signed by its server, with a To beside it": {delivery: oneDelivery, mail: func(*setup) string {
+			return "To: echo@inbox.test\r\n" + signedOver(t, strings.Replace(aboutAnn(), "To: echo@inbox.test", "To: eve@far.test", 1))
+		}, bounce: failedAnn, failures: []string{"ann@sender.test soft"}},
+		"signed by its server, read in another way": {delivery: oneDelivery, mail: func(*setup) string {
+			return signedOver(t, aboutAnn(), "From", "To", "Date", "Subject", "Message-ID")
+		}, bounce: failedAnn, failures: []string{"ann@sender.test soft"}},
+		"signed by its server, long ago": {delivery: oneDelivery, mail: func(*setup) string {
+			return signedOver(t, strings.Replace(aboutAnn(), "Date: ", dated(40*24*time.Hour)+"\r\nX-Date: ", 1))
+		}, bounce: failedAnn, failures: []string{"ann@sender.test soft"}},
 		"signed, of the postmaster of a host": {delivery: oneDelivery, signed: true, mail: func(*setup) string {
 			return sentBy("Postmaster@mx.sender.test", emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1")))
 		},
