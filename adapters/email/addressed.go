@@ -180,13 +180,29 @@ func plainDisposition(value string) bool {
 // whose owner forwards mail: large domains have many. To and Cc of a signed mail say nothing here: the owner of a forwarding mailbox may have
 // written the agent there, and the signature is what a domain believes of mail in its own name that comes from elsewhere.
 func (i *inbox) sentByAuthor(mail *arrival, to recipient) bool {
-	if mail.sender.DMARC.Envelope != authentication.Pass || resentByOther(mail) {
+	if mail.sender.DMARC.Envelope != authentication.Pass || resentByOther(mail) || i.redirected(mail) {
 		return false
 	}
 	if message.AddressKey(mail.env.from) == mail.sender.from.Key() {
 		return true
 	}
 	return len(mail.sender.DMARC.Signatures) == 0 && i.named(mail, to, "To", "Cc")
+}
+
+// deliveredFields have the mailbox to which a server delivered a mail.
+var deliveredFields = []string{"Delivered-To", "X-Original-To", "Envelope-To", "X-Sieve-Redirected-From"}
+
+// redirected reports whether a mail was delivered to the mailbox of another person before it came here. Servers that redirect a mail may keep the
+// author in the envelope, so that a mail to a colleague looks as one in Bcc does.
+func (i *inbox) redirected(mail *arrival) bool {
+	for _, name := range deliveredFields {
+		for _, box := range mail.addresses(name) {
+			if box.Domain != i.domain && box.Key() != mail.sender.from.Key() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // resentByOther reports whether someone else than the author sent the mail on (RFC 5322, section 3.6.6).
