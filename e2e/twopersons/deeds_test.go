@@ -21,6 +21,7 @@ import (
 	"inbox/exchange"
 	"inbox/inboxtest"
 	"inbox/internal/await"
+	"inbox/internal/fault"
 	"inbox/operator"
 )
 
@@ -380,7 +381,11 @@ func (r *run) takeOver(of *person, one turn) bool {
 func (r *run) operatorReplies(m note) {
 	one, _ := r.turnOf(m)
 	shown, err := r.Store().Turn(r.Context(), one.id)
-	if err != nil {
+	switch {
+	case fault.Is(err, fault.NotFound):
+		r.logf("the message of %s is erased, so the operator does not reply to it", m.author)
+		return
+	case err != nil:
 		r.t.Fatalf("%v", err)
 	}
 	own := r.ledger.word(nil, slices.Collect(maps.Keys(m.word.readers))...)
