@@ -21,7 +21,7 @@ func (e *engine) newKeys() *redact.Redactor {
 
 	var hosts []string
 	for _, one := range append([]*engine{first}, first.further...) {
-		hosts = append(hosts, one.config.PublicHost(), one.config.Domain, one.config.SMTP.Hostname)
+		hosts = append(hosts, one.config.PublicAuthority(), one.config.Domain, one.config.SMTP.Hostname)
 	}
 	return redact.New(hosts, keys...)
 }

@@ -141,6 +141,12 @@ var sequences = []sequence{
 			r.bossAnswers(one, "Who is this?")
 		}
 	}},
+	{"asker's answer with the quoted link gives the agent no key", false, func(r *run) {
+		r.write("mail", note{author: r.ann, agent: parrot, text: book})
+		r.link(r.ann)
+		asked := r.ann.mails[len(r.ann.mails)-1]
+		r.write("mail", note{author: r.ann, agent: parrot, text: "Who is this?\n\n" + quoted(plainMail(asked.raw))})
+	}},
 	{"bounce without proof stops no mail to another recipient of the mail", true, func(r *run) {
 		r.write("mail", note{author: r.ann, agent: parrot, cc: []*person{r.eve}, text: "is for both."})
 		for _, path := range r.eve.returns {

@@ -69,6 +69,15 @@ func (c *Config) PublicHost() string {
 	return public.Hostname()
 }
 
+// PublicAuthority is the host of public_url, with its port if it names one.
+func (c *Config) PublicAuthority() string {
+	public, err := url.Parse(c.PublicURL)
+	if err != nil {
+		return ""
+	}
+	return public.Host
+}
+
 // CertificateNames are the hosts for which http.tls = "acme" obtains certificates, the host of public_url first.
 func (c *Config) CertificateNames() []string {
 	names := []string{c.PublicHost(), identity.HostOf(c.Domain)}
