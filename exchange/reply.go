@@ -226,6 +226,7 @@ type MailFailure struct {
 	Kind       string // FailureHard, FailureSoft or FailureComplaint
 	Reason     string // what its server said
 	DeliveryID string // counts once for an address
+	Hearsay    bool   // the reporter does not speak for the address: the soft failures that they report count once a day, whatever the deliveries
 	At         time.Time
 }
 

@@ -269,8 +269,8 @@ func (r *reporter) noteRecipient(ctx context.Context, mail *arrival, path return
 		return nil // delivered, relayed, expanded: nothing went wrong
 	}
 
-	if failure.Kind != "" && failure.Kind != exchange.FailureSoft && (path.soft || !r.vouched(ctx, mail, address)) {
-		failure.Kind = exchange.FailureSoft
+	if failure.Kind != "" && (path.soft || !r.vouched(ctx, mail, address)) {
+		failure.Kind, failure.Hearsay = exchange.FailureSoft, true
 	}
 
 	metricBounces.WithLabelValues(cmp.Or(failure.Kind, strings.TrimPrefix(event.Event, "delivery."))).Inc()

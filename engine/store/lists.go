@@ -148,7 +148,7 @@ const suppressionColumns = `address, kind, reason, delivery_id, created_at`
 const sweepFailures = `DELETE FROM mail_failures WHERE failed_at <= $1 AND (address, delivery_id) IN
 	(SELECT address, delivery_id FROM mail_failures ORDER BY failed_at LIMIT $2 + 0)`
 
-// MailFailed counts a failure of an address, once for each delivery. It reports whether the address is suppressed now and was
+// MailFailed counts a failure of an address, once for each delivery, or once a day if it is hearsay. It reports whether the address is suppressed now and was
 // not before: after one hard failure, one complaint, or as many soft failures as exchange allows.
 func (s listStore) MailFailed(ctx context.Context, failure exchange.MailFailure) (suppressed bool, err error) {
 	if err := requireStorable("address", failure.Address, "delivery", failure.DeliveryID); err != nil {
@@ -159,7 +159,11 @@ func (s listStore) MailFailed(ctx context.Context, failure exchange.MailFailure)
 		suppressed = false
 		at := s.microsOrNow(failure.At)
 		if failure.Kind == exchange.FailureSoft {
-			if err := tx.sql.Do(ctx, putFailure, failure.Address, failure.DeliveryID, at); err != nil {
+			counted := failure.DeliveryID
+			if failure.Hearsay {
+				counted = "on " + instant(at).Format(time.DateOnly)
+			}
+			if err := tx.sql.Do(ctx, putFailure, failure.Address, counted, at); err != nil {
 				return err
 			}
 			var count int64

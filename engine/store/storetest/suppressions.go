@@ -23,12 +23,13 @@ type Suppressions interface {
 }
 
 var suppressionCases = map[string]func(*testing.T, *probe){
-	"one hard failure":        suppressedAtOnce,
-	"five soft failures":      suppressedLater,
-	"old failures":            failuresEnd,
-	"pages and removal":       suppressionPages,
-	"counted once a delivery": failuresOfOneDelivery,
-	"ended by messages":       suppressionsEnd,
+	"one hard failure":                  suppressedAtOnce,
+	"five soft failures":                suppressedLater,
+	"old failures":                      failuresEnd,
+	"pages and removal":                 suppressionPages,
+	"counted once a delivery":           failuresOfOneDelivery,
+	"what others say counts once a day": hearsay,
+	"ended by messages":                 suppressionsEnd,
 }
 
 // suppressionsEnd with a message of the channel that its sender proved, and that came later. Of one that is open a list learns when it ends.
@@ -128,6 +129,28 @@ func failuresOfOneDelivery(t *testing.T, p *probe) {
 	for range 2 * exchange.MaxSoftFailures {
 		if p.failure("a@x.test", exchange.FailureSoft, "d1", p.now) {
 			t.Error("the same report again suppresses")
+		}
+	}
+}
+
+func hearsay(t *testing.T, p *probe) {
+	report := func(address string, at time.Time) bool {
+		suppressed, err := p.Suppressions.MailFailed(t.Context(), exchange.MailFailure{
+			Address: address, Kind: exchange.FailureSoft, DeliveryID: newID(), Hearsay: true, At: at,
+		})
+		p.ok(err)
+		return suppressed
+	}
+
+	for range 2 * exchange.MaxSoftFailures {
+		if report("a@x.test", p.now) {
+			t.Fatal("reports of one day suppress")
+		}
+	}
+	for i := range exchange.MaxSoftFailures {
+		last := i == exchange.MaxSoftFailures-1
+		if got := report("b@x.test", p.now.Add(time.Duration(i)*24*time.Hour)); got != last {
+			t.Errorf("day %d: suppressed %v", i+1, got)
 		}
 	}
 }
