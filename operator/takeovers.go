@@ -10,6 +10,7 @@ import (
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/internal/clip"
 	"inbox/internal/config"
 	"inbox/internal/fault"
@@ -109,6 +110,8 @@ type Addressee struct {
 	Proven  bool   `json:"proven"`  // it is proven that the message is of the address
 	Channel string `json:"channel"` // by which the answer leaves
 	About   string `json:"about"`   // the beginning of the message
+	// Also are the other people in To and Cc of the message, as the sender wrote them: the answer may go to them, too.
+	Also []string `json:"also,omitempty"`
 }
 
 // maxAbout bounds Addressee.About, in bytes.
@@ -161,7 +164,21 @@ func addresseeOf(turn exchange.TurnRecord) Addressee {
 	return Addressee{
 		TurnID: turn.ID, Agent: turn.Agent, To: turn.Message.Sender.Address.String(), Proven: turn.Message.Sender.Speaker() != nil, Channel: turn.Channel,
 		About: clip.Bytes(strings.Join(strings.Fields(normalized.PlainText(turn.Message.Parts)), " "), maxAbout),
+		Also:  alsoAddressed(turn.Message),
 	}
+}
+
+func alsoAddressed(message normalized.Message) (others []string) {
+	if message.Surface == nil {
+		return nil
+	}
+	known := []string{message.Sender.Address.String(), message.Recipient}
+	for _, one := range slices.Concat(message.Surface.To, message.Surface.Cc) {
+		if !slices.ContainsFunc(known, func(address string) bool { return identity.SameAddress(address, one.Address) }) {
+			others, known = append(others, one.Address), append(known, one.Address)
+		}
+	}
+	return others
 }
 
 // Reply answers as the agent and returns who gets the answer, see Addressee. A running server sends it. fault.Conflict when the message can

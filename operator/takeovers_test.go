@@ -40,6 +40,10 @@ func TestAddressee(t *testing.T) {
 				ID: nativeID, ThreadID: thread, Recipient: "@echo@inbox.test", ReceivedVia: normalized.ViaEmail, ReceivedAt: identity.Now(),
 				Sender: normalized.Sender{Address: identity.Stated("@" + sender), Identities: []identity.Evidence{{Subject: "mailto:" + sender, Issuer: "inbox.test"}}},
 				Parts:  []normalized.Part{normalized.Text(text)},
+				Surface: &normalized.Surface{
+					Channel: normalized.ViaEmail, To: []normalized.SurfaceRecipient{{Address: "@echo@inbox.test"}, {Address: "@desk@a.example"}},
+					Cc: []normalized.SurfaceRecipient{{Address: "@" + sender}, {Address: "@bob@b.example"}, {Address: "@desk@a.example"}},
+				},
 			},
 		}
 		if state == exchange.StateWaiting {
@@ -100,7 +104,7 @@ func TestAddressee(t *testing.T) {
 		{ConversationID{ID: "c-eve", Whole: true}, other, "@eve@e.example"},
 	} {
 		got, err := takeovers.Addressee(t.Context(), c.id)
-		if err != nil || got.TurnID != c.turn || got.To != c.to || !got.Proven {
+		if err != nil || got.TurnID != c.turn || got.To != c.to || !got.Proven || !slices.Equal(got.Also, []string{"@desk@a.example", "@bob@b.example"}) {
 			t.Errorf("%+v: %+v, %v; want %s to %s", c.id, got, err, c.turn, c.to)
 		}
 	}

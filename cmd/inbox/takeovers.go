@@ -233,6 +233,11 @@ func confirmAddressee(cmd *cobra.Command, to operator.Addressee, wanted string, 
 	if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "To %s%s by %s, about: %s\n", oneLine(to.To), proof, to.Channel, oneLine(to.About)); err != nil {
 		return err
 	}
+	if len(to.Also) > 0 {
+		if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "The message also names %s; the answer may go to them, too.\n", oneLine(strings.Join(to.Also, ", "))); err != nil {
+			return err
+		}
+	}
 	if input, is := cmd.InOrStdin().(*os.File); yes || !is || !isTerminal(input) {
 		return nil
 	}
