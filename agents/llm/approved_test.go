@@ -3,6 +3,8 @@ package llm
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -121,5 +123,42 @@ func TestApprovedCallWaitsForItsMark(t *testing.T) {
 	documents.Fail(nil)
 	if response, _, err = fold(t.Context(), t, agent, turn); err != nil || texts(response) != "Paid." || tools.count() != 1 {
 		t.Errorf("with its mark the call was made %d times, then %q, %v", tools.count(), texts(response), err)
+	}
+}
+
+// TestRecordedResultIsReadAgain: the process dies after the result of an at-most-once call was recorded. The next run reads it and does not call.
+func TestRecordedResultIsReadAgain(t *testing.T) {
+	ctx, die := context.WithCancelCause(t.Context())
+	tools := &toolbox{entries: []tool.Entry{declare("pay", map[string]any{"runtime": map[string]any{"duplicate_policy": "at_most_once"}})}}
+	tools.run = func(context.Context, tool.Call) (map[string]any, error) {
+		return map[string]any{"success": true, "result": "receipt 17"}, nil
+	}
+	turn := question("recorded")
+	kept := &memory{}
+	turn.Memory = kept
+	var asked []Request
+	first := newAgent(t, Options{Tools: []Tools{tools}, Provider: modelFunc(func(_ context.Context, request Request, yield func(Delta) bool) error {
+		if tools.count() > 0 {
+			die(errKilled)
+			return errKilled
+		}
+		for _, delta := range calls("pay", "{}") {
+			yield(delta)
+		}
+		return nil
+	})})
+	if _, _, err := fold(ctx, t, first, turn); err == nil {
+		t.Fatal("the first run did not die")
+	}
+
+	turn.Memory = &memory{note: kept.note}
+	second := newAgent(t, Options{Tools: []Tools{tools}, Provider: recording(&asked, calls("pay", "{}"), says("Paid."))})
+	response, _, err := fold(t.Context(), t, second, turn)
+	if err != nil || texts(response) != "Paid." || tools.count() != 1 {
+		t.Errorf("%d calls, %q, %v", tools.count(), texts(response), err)
+	}
+	messages := asked[len(asked)-1].Messages
+	if read := fmt.Sprintf("%+v", messages[len(messages)-1]); !strings.Contains(read, "receipt 17") {
+		t.Errorf("the model reads %s instead of the result", read)
 	}
 }
