@@ -35,7 +35,7 @@ func openBlobs(config *Config, writes func(bytes int64)) (blob.Backend, error) {
 	if place.HostStyle {
 		trusted = append(trusted, place.Bucket+"."+address)
 	}
-	network := safehttp.New(safehttp.Options{Resolver: safehttp.NewResolver(config.DNS.Resolver)}).Trusting(trusted...)
+	network := safehttp.New(safehttp.Options{MetadataAddresses: config.Federation.MetadataAddresses, Resolver: safehttp.NewResolver(config.DNS.Resolver)}).Trusting(trusted...)
 
 	return storage.Bucket(config.DataDir, blob.S3Options{
 		Endpoint: place.Endpoint, Plain: place.Plain, Region: place.Region, Bucket: place.Bucket, Prefix: place.Prefix, HostStyle: place.HostStyle,

@@ -317,7 +317,7 @@ func (e *engine) handleEvents() {
 func (e *engine) newCaller(config *Config) (*a2a.Caller, *safehttp.Client, error) {
 	// Agents take their time, and calls must not take the connections of deliveries.
 	client := safehttp.New(safehttp.Options{
-		AllowPrivate: e.config.Federation.AllowPrivate, Resolver: e.resolver, UserAgent: userAgent(e.config),
+		AllowPrivate: e.config.Federation.AllowPrivate, MetadataAddresses: e.config.Federation.MetadataAddresses, Resolver: e.resolver, UserAgent: userAgent(e.config),
 		HeaderTimeout: callAnswer, Timeout: callAnswer, MaxPerHost: e.config.Queue.TurnConcurrency, MaxConcurrent: 4 * e.config.Queue.TurnConcurrency,
 	})
 

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -38,6 +39,7 @@ type web struct {
 	routes []httpserver.Route // of all rooms, for their description
 	own    []httpserver.Route // of these the operator's, which are at admin.listen where there is one
 
+	api     *console.API
 	console *pages.Pages
 	http    *httpserver.Server
 	admin   *httpserver.Server // nil = the operator API is at http
@@ -70,11 +72,11 @@ func newWeb(below *modules, further []*Server) (*web, error) {
 		Demands: w.demands, Agents: w.registry, PublicURL: w.config.PublicURL, Mail: w.mailAddress,
 	}).Routes()...)
 
-	api := console.NewAPI(w.operatorHere()).WithChat(w.chat)
+	w.api = console.NewAPI(w.operatorHere()).WithChat(w.chat)
 	if w.console, err = w.newConsole(); err != nil {
 		return nil, err
 	}
-	w.own = slices.Concat(api.Routes(), w.console.Routes())
+	w.own = slices.Concat(w.api.Routes(), w.console.Routes())
 	w.routes = append(w.routes, w.own...)
 	described := apiDescription(w.config.PublicURL).Routes(w.routes)
 
@@ -85,7 +87,7 @@ func newWeb(below *modules, further []*Server) (*web, error) {
 
 	w.http, err = httpserver.New(httpserver.Options{
 		Listen: w.config.HTTP.Listen, Flood: w.floodRates(), Routes: append(w.publicRoutes(), described...), Checks: w.readiness(),
-		Metrics:        w.readsMetrics(api),
+		Metrics:        w.readsMetrics(),
 		TrustedProxies: w.config.HTTP.TrustedProxies, Inside: w.config.HTTP.Inside,
 		MaxBodyBytes: int64(w.config.HTTP.MaxBodyBytes), Bodies: w.bodies, Grace: w.config.ShutdownGrace,
 		TLS: security, Logger: w.logger, LogRequests: w.config.Log.Access, Hold: w.tokens.HoldRequest,
@@ -159,17 +161,27 @@ func (w *web) publicRoutes() []httpserver.Route {
 }
 
 // readsMetrics says who reads /metrics at http.listen; nil = it is at admin.listen.
-func (w *web) readsMetrics(api *console.API) func(*http.Request) error {
+func (w *web) readsMetrics() func(*http.Request) error {
 	if w.config.Admin.Listen != "" {
 		return nil
 	}
+	return w.orByToken(func(r *http.Request) error { return cmp.Or(httpserver.Inside(r), w.named(r)) })
+}
+
+// orByToken lets operators' tokens open what their bearers may not see without.
+func (w *web) orByToken(check func(*http.Request) error) func(*http.Request) error {
 	return func(r *http.Request) error {
-		refused := httpserver.Inside(r)
+		refused := check(r)
 		if refused == nil || bearer.Of(r) == "" {
 			return refused
 		}
-		return api.MayRead(r)
+		return w.api.MayRead(r)
 	}
+}
+
+// named refuses a request for a host that is not this server's.
+func (w *web) named(r *http.Request) error {
+	return httpserver.Named(r, append(w.config.WebHosts(), w.config.CertificateNames()...)...)
 }
 
 // openAdmin opens the operator's own listener.
@@ -180,7 +192,7 @@ func (w *web) openAdmin() error {
 
 	options := httpserver.Options{
 		Key: "admin.listen", Listen: w.config.Admin.Listen, Flood: w.floodRates(), Routes: slices.Concat(w.own, assetRoutes(), handbook.New(w.config.Domain).Routes()), Checks: w.readiness(),
-		Metrics:        func(*http.Request) error { return nil },
+		Metrics:        w.orByToken(w.named),
 		TrustedProxies: w.config.HTTP.TrustedProxies, Inside: w.config.HTTP.Inside,
 		MaxBodyBytes: int64(w.config.HTTP.MaxBodyBytes), Bodies: w.bodies, Grace: w.config.ShutdownGrace, Logger: w.logger, LogRequests: w.config.Log.Access, Hold: w.tokens.HoldRequest,
 	}

@@ -103,7 +103,7 @@ func openResources(ctx context.Context, config *Config, top *modules, changed, e
 
 	r.resolver = safehttp.NewResolver(config.DNS.Resolver)
 	r.client = safehttp.New(safehttp.Options{
-		AllowPrivate: config.Federation.AllowPrivate, Resolver: r.resolver, UserAgent: userAgent(config),
+		AllowPrivate: config.Federation.AllowPrivate, MetadataAddresses: config.Federation.MetadataAddresses, Resolver: r.resolver, UserAgent: userAgent(config),
 		MaxPerHost: config.Queue.DeliveryConcurrency, MaxConcurrent: (2*waitingWorkers + 4) * config.Queue.DeliveryConcurrency,
 	}).Refusing(r.lists.blockedHost)
 

@@ -1,6 +1,7 @@
 package inbox_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -200,6 +201,46 @@ func TestMetricsByToken(t *testing.T) {
 		if status, _, _ := server.Read(http.MethodGet, "/metrics", token, ""); status != want {
 			t.Errorf("metrics by %q: %d, want %d", token, status, want)
 		}
+	}
+}
+
+// TestMetricsAnswerToOurNamesOnly: a page whose name leads to this machine (DNS rebinding) read the metrics in an operator's browser.
+func TestMetricsAnswerToOurNamesOnly(t *testing.T) {
+	t.Parallel()
+	for name, settings := range map[string][]string{"at http.listen": nil, "at admin.listen": {"INBOX_ADMIN_LISTEN=127.0.0.1:0"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := inboxtest.Start(t, settings...)
+			at := cmp.Or(server.AdminAddr(), server.HTTPAddr().String())
+			content, err := os.ReadFile(filepath.Join(server.Config().DataDir, operator.AdminTokenFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			for host, want := range map[string]int{
+				"127.0.0.1": 200, "127.0.0.1:8080": 200, "[::1]:8080": 200, "[::1]": 200, "localhost": 200, "inbox.localhost:1": 200, "inbox:8080": 200,
+				"attacker.example": 403, "attacker.example:8080": 403, "127.0.0.1.attacker.example": 403, "localhost.attacker.example.": 403, "0x7f.1": 403,
+			} {
+				for token, want := range map[string]int{"": want, strings.TrimSpace(string(content)): 200} {
+					request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at+"/metrics", nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					request.Host = host
+					if token != "" {
+						request.Header.Set("Authorization", "Bearer "+token)
+					}
+					response, err := http.DefaultClient.Do(request)
+					if err != nil {
+						t.Fatal(err)
+					}
+					_ = response.Body.Close()
+					if response.StatusCode != want {
+						t.Errorf("metrics for the host %s with the token %q: %d, want %d", host, token, response.StatusCode, want)
+					}
+				}
+			}
+		})
 	}
 }
 

@@ -81,6 +81,10 @@ func TestStreamsSayWhereToGoOn(t *testing.T) {
 	}{
 		"A2A": {lines(t, "POST", s.URL()+"/a2a/memory", token, "text/event-stream", message),
 			[]string{`"stream_ended":"server_stopping"`, `"resume_with":"SubscribeToTask"`, `"statusUpdate"`}},
+		"A2A over REST": {lines(t, "POST", s.URL()+"/a2a/memory/rest/message:stream", token, "text/event-stream", `{"message":{"messageId":"m2","role":"ROLE_USER","parts":[{"text":"hi"}]}}`),
+			[]string{`"stream_ended":"server_stopping"`, `"resume_with":"SubscribeToTask"`, `"statusUpdate"`}},
+		"chat over JSON-RPC": {lines(t, "POST", s.URL()+"/v1/agent/memory", token, "text/event-stream", `{"jsonrpc":"2.0","id":1,"method":"message/stream","params":{"id":"r1","sessionId":"s1","message":{"parts":[{"type":"text","text":"hi"}]}}}`),
+			[]string{`"message/resume"`, `"stream_cut"`}},
 		"chat": {lines(t, "POST", s.URL()+"/v1/chat", token, "text/event-stream", `{"agent":"memory","message":"hi"}`),
 			[]string{"event: resume", `"event_id":"`, `"reason":"stream_cut"`}},
 		"OpenAI": {lines(t, "POST", s.URL()+"/v1/chat/completions", token, "text/event-stream", `{"model":"memory","stream":true,"messages":[{"role":"user","content":"hi"}]}`),
@@ -88,7 +92,7 @@ func TestStreamsSayWhereToGoOn(t *testing.T) {
 		"pull": {lines(t, "GET", s.URL()+"/v1/pull/hidden/events", puller, "text/event-stream", ""),
 			[]string{"event: stopping", `"reason":"server_stopping"`}},
 	}
-	agent.wait(t, 3)
+	agent.wait(t, 5)
 	s.stop()
 	for name, stream := range streams {
 		select {

@@ -9,6 +9,7 @@ import (
 
 	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
+	"inbox/internal/fault"
 )
 
 // update makes alice's Update of a note.
@@ -213,6 +214,24 @@ func TestReactionsToOurNotes(t *testing.T) {
 	}
 	if len(r.engine.All()) != 0 {
 		t.Error("a reaction started a turn")
+	}
+}
+
+// TestReactionThatWasNotKeptComesAgain: the mark of a reaction was stored and the process died, or the database went away, before its timeline
+// had it. The repeat was taken for a duplicate.
+func TestReactionThatWasNotKeptComesAgain(t *testing.T) {
+	r := newRig(t)
+	r.engine.replies["0190"] = exchange.Reply{ID: "0190", TurnID: "t1", Agent: "echo"}
+	like := r.simple("Like", r.base+"/o/0190")
+	r.engine.unkept = fault.New(fault.Unavailable, "the database is away")
+	if status, _, _ := r.send(r.deliver(like).sign()); status != http.StatusServiceUnavailable {
+		t.Errorf("a reaction that is not kept is answered %d", status)
+	}
+	for range 3 {
+		r.accept(like)
+	}
+	if len(r.engine.reactions) != 1 {
+		t.Errorf("%q; want the reaction once", r.engine.reactions)
 	}
 }
 

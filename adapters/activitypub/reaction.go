@@ -44,6 +44,7 @@ type reactionRow struct {
 	Reply    string            `json:"reply"`
 	Turn     string            `json:"turn"`
 	Reaction exchange.Reaction `json:"reaction"`
+	ID       string            `json:"id,omitempty"` // of the first activity that made it
 }
 
 func (r reactionRow) key() string {
@@ -64,7 +65,7 @@ func (i *interactions) reaction(ctx context.Context, activity document.Object, a
 		content = document.Text(activity, "_misskey_reaction")
 	}
 
-	return reactionRow{reply.ID, reply.TurnID, exchange.Reaction{
+	return reactionRow{Reply: reply.ID, Turn: reply.TurnID, Reaction: exchange.Reaction{
 		Type: document.Type(activity), Actor: actor, Content: notetext.Visible(content, 64),
 	}}, true, nil
 }
@@ -86,26 +87,40 @@ func (i *interactions) react(ctx context.Context, in *incoming) (string, error) 
 		return outcomeDone, nil
 	}
 
+	row.ID = in.id
 	value, err := json.Marshal(row)
 	if err != nil {
 		return "", unavailable(err)
 	}
 
 	expires := i.now().Add(reactionLife)
-	_, inserted, err := i.options.State.PutIfAbsent(ctx, reactionNamespace+row.Reply, row.key(), value, expires)
+	current, inserted, err := i.options.State.PutIfAbsent(ctx, reactionNamespace+row.Reply, row.key(), value, expires)
 	if err != nil {
 		return "", unavailable(err)
 	}
 	if !inserted {
-		return outcomeDuplicate, nil
-	}
-
-	if in.id != "" {
-		if err := i.options.State.Put(ctx, reactionIDNamespace, activityKey(in.id, in.actor), value, expires); err != nil {
-			return "", unavailable(err)
+		if unfinished, err := i.unfinished(ctx, in, current); err != nil || !unfinished {
+			return outcomeDuplicate, err
 		}
 	}
-	return outcomeOf(i.options.Timeline.React(ctx, row.Turn, row.Reaction, false))
+
+	if err := i.options.Timeline.React(ctx, row.Turn, row.Reaction, false); err != nil || in.id == "" {
+		return outcomeOf(err)
+	}
+	return outcomeOf(i.options.State.Put(ctx, reactionIDNamespace, activityKey(in.id, in.actor), value, expires))
+}
+
+// unfinished reports whether a reaction is kept whose activity comes again because it was not acknowledged: its id is written down last.
+func (i *interactions) unfinished(ctx context.Context, in *incoming, current []byte) (bool, error) {
+	var first reactionRow
+	if err := json.Unmarshal(current, &first); err != nil || first.ID == "" || first.ID != in.id {
+		return false, nil //nolint:nilerr // a row of another version is a reaction that was kept
+	}
+	_, recorded, err := i.options.State.Get(ctx, reactionIDNamespace, activityKey(in.id, in.actor))
+	if err != nil {
+		return false, unavailable(err)
+	}
+	return !recorded, nil
 }
 
 // unreact takes a reaction back: the one with the id, else the one that is told again. Only its own actor can.

@@ -87,6 +87,7 @@ type engine struct {
 	cancelled []string // agent and principal
 	unlinked  []string // principals
 	reactions []string
+	unkept    error // of the next reaction
 	audit     []exchange.AuditRecord
 }
 
@@ -137,6 +138,10 @@ func (e *engine) EndLinks(_ context.Context, principal, _ string) error {
 func (e *engine) React(_ context.Context, turnID string, reaction exchange.Reaction, gone bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if err := e.unkept; err != nil {
+		e.unkept = nil
+		return err
+	}
 	e.reactions = append(e.reactions, fmt.Sprintf("%s %s %s %s %v", turnID, reaction.Type, reaction.Actor, reaction.Content, gone))
 	return nil
 }

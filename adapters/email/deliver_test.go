@@ -356,6 +356,39 @@ func TestEachRecipientHasAnOwnResult(t *testing.T) {
 	}
 }
 
+// TestRepeatHasTheFirstBytes: a mail that may have reached its server is repeated as it was, whatever its reply or the settings would make of it
+// by then. Its receiver recognises it, and a signature stays good.
+func TestRepeatHasTheFirstBytes(t *testing.T) {
+	k := emailtest.StartSink(t, false, nil, "")
+	s := start(t, func(o *Options) { o.Mode, o.Dialer = ModeMX, dialerTo(k.Address) })
+	s.names.Host("sender.test", "192.0.2.1")
+	reply := replyTo(s.question(true), normalized.Text("first"))
+	plan, err := s.adapter.Plan(t.Context(), reply)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := true
+	k.Set(func(step, _ string) error {
+		if step == "data" && lost {
+			return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 3, 0}, Message: "the answer was lost"}
+		}
+		return nil
+	})
+	for attempt := 1; attempt <= 2; attempt++ {
+		_, err := s.adapter.Deliver(t.Context(), exchange.Delivery{
+			ID: "01936f2a-0000-7000-8000-0000000000ab", Attempt: attempt, Repeated: attempt > 1, Reply: reply, NativeID: plan.NativeID, Destination: plan.Destinations[0],
+		})
+		if (err == nil) == lost {
+			t.Fatalf("attempt %d: %v", attempt, err)
+		}
+		lost = false
+		reply.Response.Parts = []normalized.Part{normalized.Text("second")}
+	}
+	if sent := k.Mails[len(k.Mails)-1]; !strings.Contains(sent, "first") || strings.Contains(sent, "second") {
+		t.Errorf("the repeat is %s", sent)
+	}
+}
+
 func TestSmarthostDeliversOverOneSession(t *testing.T) {
 	k := emailtest.StartSink(t, false, nil, "")
 	s := start(t, func(o *Options) { o.Mode, o.Smarthost = ModeSmarthost, "smtp://"+k.Address })

@@ -227,12 +227,13 @@ func printTable(out io.Writer, empty string, heading []string, rows [][]string) 
 	return table.Flush()
 }
 
+// printRow prints each cell on one line: a line break or a tab in it would begin another row or column.
 func printRow(out io.Writer, cells []string) {
 	for i, cell := range cells {
 		if i > 0 {
 			fmt.Fprint(out, "\t")
 		}
-		fmt.Fprint(out, cell)
+		fmt.Fprint(out, oneLine(cell))
 	}
 	fmt.Fprintln(out)
 }
@@ -262,8 +263,18 @@ func excerpt(text string) string {
 }
 
 // oneLine takes control characters out of what strangers wrote: a terminal would obey them.
-func oneLine(text string) string {
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool {
-		return unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == utf8.RuneError
-	}), " ")
+func oneLine(text string) string { return strings.Join(strings.FieldsFunc(text, breaksLine), " ") }
+
+func breaksLine(r rune) bool {
+	return unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == utf8.RuneError
+}
+
+// printLine prints one line, whatever strangers wrote in it.
+func printLine(out io.Writer, format string, given ...any) {
+	fmt.Fprintln(out, strings.Map(func(r rune) rune {
+		if breaksLine(r) {
+			return ' '
+		}
+		return r
+	}, fmt.Sprintf(format, given...)))
 }

@@ -154,24 +154,24 @@ is one that this server checked itself, such as a signed mail.`,
 }
 
 func printAccess(out io.Writer, question operator.AccessQuestion, answer operator.AccessAnswer) {
-	fmt.Fprintf(out, "%s  %s of %s\n", answer.Outcome, question.Purpose, question.Agent)
+	printLine(out, "%s  %s of %s", answer.Outcome, question.Purpose, question.Agent)
 	switch proof := answer.Evidence; {
 	case proof == nil:
 		fmt.Fprintln(out, "Evidence  none")
 	case answer.Believed:
-		fmt.Fprintf(out, "Evidence  %s is %s, says %s (%s)\n", proof.Subject, cmp.Or(proof.Assurance, "-"), proof.Issuer, proof.Method)
+		printLine(out, "Evidence  %s is %s, says %s (%s)", proof.Subject, cmp.Or(proof.Assurance, "-"), proof.Issuer, proof.Method)
 	default:
-		fmt.Fprintf(out, "Evidence  would be rejected: %s\n", answer.Doubt)
+		printLine(out, "Evidence  would be rejected: %s", answer.Doubt)
 	}
 
 	if answer.Rule > 0 {
-		fmt.Fprintf(out, "Decided   by rule %d: %s\n", answer.Rule, answer.Text)
+		printLine(out, "Decided   by rule %d: %s", answer.Rule, answer.Text)
 	} else {
-		fmt.Fprintf(out, "Decided   by access = %q and unverified = %q, no rule matches\n", answer.Access, answer.Unverified)
+		printLine(out, "Decided   by access = %q and unverified = %q, no rule matches", answer.Access, answer.Unverified)
 	}
 
 	if answer.Reason != "" {
-		fmt.Fprintf(out, "Reason    %s\n", strings.TrimPrefix(answer.Code+": "+answer.Reason, ": "))
+		printLine(out, "Reason    %s", strings.TrimPrefix(answer.Code+": "+answer.Reason, ": "))
 	}
 }
 

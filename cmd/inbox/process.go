@@ -105,6 +105,10 @@ func readLimit(path string) int64 {
 	return limit
 }
 
+// outliveReaders lets writes to the log fail once its reader is gone: Go ends a process by SIGPIPE that writes to a broken standard
+// output or error. The signal is caught and not ignored, because programs that the server starts would inherit that.
+func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
 // mindHangups lets the server read its configuration again for SIGHUP, which is what supervisors send for that. In
 // development mode at a terminal it means that the terminal is gone, and the server stops. It returns what ends it.
 func mindHangups(ctx context.Context, stop context.CancelFunc, server *inbox.Server, manager *systemd.Manager) (end func()) {

@@ -34,6 +34,7 @@ newer database): agents get new keys, and what only the old keys open is lost.`,
 		Example: "  inbox serve\n  inbox serve --config /etc/inbox/inbox.toml",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			outliveReaders()
 			manager, err := systemd.Open()
 			if err != nil {
 				return err

@@ -63,29 +63,29 @@ func printShown(out io.Writer, shown operator.Shown) {
 	if len(shown.Others) > 0 {
 		fmt.Fprintf(out, "The newest of %s with this %s; the others: %s\n\n", atLeast(len(shown.Others)+1), shown.Found, strings.Join(shown.Others, " "))
 	}
-	fmt.Fprintf(out, "Turn      %s  %s  %s\n", shown.Turn.ID, shown.Turn.State, shown.Turn.Reason)
-	fmt.Fprintf(out, "Message   %s\n", message.ID)
-	fmt.Fprintf(out, "Thread    %s\n", message.ThreadID)
-	fmt.Fprintf(out, "From      %s  (%s)\n", message.Sender.Address, message.Sender.AuthMethod)
+	printLine(out, "Turn      %s  %s  %s", shown.Turn.ID, shown.Turn.State, shown.Turn.Reason)
+	printLine(out, "Message   %s", message.ID)
+	printLine(out, "Thread    %s", message.ThreadID)
+	printLine(out, "From      %s  (%s)", message.Sender.Address, message.Sender.AuthMethod)
 	if !message.Sender.CarriedBy.IsZero() {
-		fmt.Fprintf(out, "Brought   by %s  (%s)\n", message.Sender.CarriedBy, shown.Turn.Carrier)
+		printLine(out, "Brought   by %s  (%s)", message.Sender.CarriedBy, shown.Turn.Carrier)
 	}
-	fmt.Fprintf(out, "To        %s by %s\n", message.Recipient, message.ReceivedVia)
+	printLine(out, "To        %s by %s", message.Recipient, message.ReceivedVia)
 	if shown.Turn.Request != "" {
-		fmt.Fprintf(out, "Request   %s\n", shown.Turn.Request)
+		printLine(out, "Request   %s", shown.Turn.Request)
 	}
 
 	for _, evidence := range message.Sender.Identities {
-		fmt.Fprintf(out, "Evidence  %s is %s, says %s (%s)\n", evidence.Subject, evidence.Assurance, evidence.Issuer, evidence.Method)
+		printLine(out, "Evidence  %s is %s, says %s (%s)", evidence.Subject, evidence.Assurance, evidence.Issuer, evidence.Method)
 	}
 
-	fmt.Fprintf(out, "\n%s\n", normalized.PlainText(message.Parts))
+	fmt.Fprintf(out, "\n%s\n", printable(normalized.PlainText(message.Parts)))
 	if answer := shown.Turn.Response; answer != nil {
-		fmt.Fprintf(out, "\nAnswer %s\n%s\n", shown.Turn.ReplyID, normalized.PlainText(answer.Parts))
+		fmt.Fprintf(out, "\nAnswer %s\n%s\n", shown.Turn.ReplyID, printable(normalized.PlainText(answer.Parts)))
 	}
 
 	if shown.Draft != nil {
-		fmt.Fprintf(out, "\nDraft of the agent, which did not leave\n%s\n", normalized.PlainText(shown.Draft.Parts))
+		fmt.Fprintf(out, "\nDraft of the agent, which did not leave\n%s\n", printable(normalized.PlainText(shown.Draft.Parts)))
 	}
 	if t := shown.Takeover; t != nil {
 		fmt.Fprintf(out, "\n%s has this conversation since %s; %s for an answer\n", t.Holder, when(t.Since), waits(t.Waiting))
@@ -93,9 +93,9 @@ func printShown(out io.Writer, shown operator.Shown) {
 
 	fmt.Fprintln(out)
 	for _, d := range shown.Deliveries {
-		fmt.Fprintf(out, "Delivery  %s  %s to %s after %d tries  %s\n", d.ID, d.State, d.Address, d.Attempt, d.Reason)
+		printLine(out, "Delivery  %s  %s to %s after %d tries  %s", d.ID, d.State, d.Address, d.Attempt, d.Reason)
 		for _, recipient := range slices.Sorted(maps.Keys(d.Returned)) {
-			fmt.Fprintf(out, "          %s does not have it: %s\n", oneLine(recipient), oneLine(d.Returned[recipient]))
+			printLine(out, "          %s does not have it: %s", recipient, d.Returned[recipient])
 		}
 	}
 
@@ -121,7 +121,7 @@ func printTimeline(out io.Writer, events []exchange.Event) {
 		if event.Kind == exchange.EventDelta {
 			continue
 		}
-		fmt.Fprintf(out, "  %s  %-18s %s\n", event.At.Local().Format("15:04:05.000"), event.Kind, said(event))
+		printLine(out, "  %s  %-18s %s", event.At.Local().Format("15:04:05.000"), event.Kind, said(event))
 	}
 }
 
@@ -130,7 +130,7 @@ func printSpent(out io.Writer, spent *exchange.Spent) {
 	if spent == nil {
 		return
 	}
-	fmt.Fprintf(out, "Spent     %s, %s, %s\n", counted(spent.ModelCalls, "model call"), counted(spent.ToolCalls, "tool call"),
+	printLine(out, "Spent     %s, %s, %s", counted(spent.ModelCalls, "model call"), counted(spent.ToolCalls, "tool call"),
 		tokens(spent.Input, spent.CacheRead, spent.CacheWrite, spent.Output)+price(spent.Cost, spent.Currency))
 }
 

@@ -77,11 +77,11 @@ func newToolRequestsShow() *cobra.Command {
 }
 
 func printToolRequest(out io.Writer, r exchange.ToolRequest) {
-	fmt.Fprintf(out, "Tool      %s  %s  %s\n", r.ID, oneLine(r.ToolName), r.Status)
-	fmt.Fprintf(out, "          since %s, times out %s\n", when(r.CreatedAt), when(r.TimeoutAt))
-	fmt.Fprintf(out, "  request %s\n", r.Request)
+	printLine(out, "Tool      %s  %s  %s", r.ID, r.ToolName, r.Status)
+	printLine(out, "          since %s, times out %s", when(r.CreatedAt), when(r.TimeoutAt))
+	printLine(out, "  request %s", r.Request)
 	if len(r.Result) > 0 {
-		fmt.Fprintf(out, "  result  %s\n", r.Result)
+		printLine(out, "  result  %s", r.Result)
 	}
 }
 

@@ -124,7 +124,8 @@ func (p *Pages) stream(w http.ResponseWriter, r *http.Request, _ account.Session
 		select {
 		case <-r.Context().Done():
 			return nil
-		case <-httpserver.Stopping(r.Context()):
+		case <-httpserver.Stopping(r.Context()): // the page connects again, here or at another node
+			_ = send(w, "event: stopping\nretry: 1000\ndata: {\"reason\":\"server_stopping\"}\n\n")
 			return nil
 		case newest := <-news:
 			if p.ended(r) {

@@ -2,12 +2,16 @@ package pages_test
 
 import (
 	"bufio"
+	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"inbox/exchange"
 	"inbox/inboxtest"
+	"inbox/operator"
 )
 
 // TestLive: a page that is open hears of new messages by their number alone, and of nothing once its session has ended.
@@ -64,5 +68,34 @@ func TestLive(t *testing.T) {
 	}
 	if err := lines.Err(); err != nil {
 		t.Errorf("the stream breaks off: %v", err)
+	}
+}
+
+// TestLiveSaysThatTheServerStops: the last event of an open page is not an end without words.
+func TestLiveSaysThatTheServerStops(t *testing.T) {
+	t.Parallel()
+	s := inboxtest.Start(t)
+	desk := overviewSignIn(s, exchange.RoleRead)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/console/live?after=0", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept", "text/event-stream")
+	response, err := desk.browser.Do(request)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatal(response, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+
+	token, err := os.ReadFile(filepath.Join(s.Config().DataDir, operator.AdminTokenFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, _, said := s.Read(http.MethodPost, "/api/v1/stop", strings.TrimSpace(string(token)), ""); status/100 != 2 {
+		t.Fatal(status, said)
+	}
+	read, err := io.ReadAll(response.Body)
+	if err != nil || !strings.HasSuffix(string(read), "event: stopping\nretry: 1000\ndata: {\"reason\":\"server_stopping\"}\n\n") {
+		t.Errorf("the stream ends with %q, %v", read, err)
 	}
 }

@@ -3,6 +3,7 @@ package demand
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -720,6 +721,78 @@ func TestCaptureAfterACrash(t *testing.T) {
 		t.Errorf("%+v %v", got, err)
 	}
 	b.wantAudit(t, "payment:capture_unknown")
+}
+
+// TestCaptureBeginsWithItsNote: the process dies while the facilitator moves the money. The next run does not ask as if it were the first, and
+// tells the operator that the outcome is unknown.
+func TestCaptureBeginsWithItsNote(t *testing.T) {
+	b := setup(t)
+	turn, issuance := b.paidTurn(t)
+	ctx, die := context.WithCancel(t.Context())
+	defer die()
+	b.facilitator.Trouble(func(path string, _ http.ResponseWriter) bool {
+		if noted := notesOf(b.row(issuance.ID)).Capture; noted == nil || noted.State != capturing {
+			t.Errorf("%s: the money moves before its note: %+v", path, noted)
+		}
+		die()
+		return false // the money moves
+	})
+	if _, err := b.Capture(ctx, turn, normalized.Response{InReplyTo: "m", Parts: []normalized.Part{normalized.Text("first")}}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("the run ended with %v", err)
+	}
+	b.facilitator.Trouble(nil)
+
+	b.restart()
+	kept, begun, err := b.Captured(t.Context(), turn)
+	if err != nil || !begun || kept.Parts[0].Content != "first" {
+		t.Errorf("the kept answer is %+v, %v, %v", kept, begun, err)
+	}
+	got, err := b.Capture(t.Context(), turn, kept)
+	if err != nil || got.Error == nil || got.Error.Code != "payment:capture_unknown" || len(b.facilitator.Settled()) != 1 {
+		t.Errorf("%+v, %v, %d payments", got, err, len(b.facilitator.Settled()))
+	}
+}
+
+// TestDemandIsPaidOnce: of two payments for one demand, at two nodes at a time, one is verified.
+func TestDemandIsPaidOnce(t *testing.T) {
+	b := setup(t)
+	accept := facilitatortest.Requirements("0xshop", "100")
+	turn := turnOf("1", "alice")
+	issuance, token := b.park(t, turn, invoice(accept))
+	first, second := facilitatortest.NewWallet(), facilitatortest.NewWallet()
+	b.rows.beforeClaim = func() {
+		if _, err := b.Pay(t.Context(), token, first.Pay(accept)); err != nil {
+			t.Errorf("the first payment: %v", err)
+		}
+	}
+	if _, err := b.Pay(t.Context(), token, second.Pay(accept)); refusedBy(err) != policypart.CodeUsed {
+		t.Errorf("the second payment: %v", err)
+	}
+	if kept := notesOf(b.row(issuance.ID)).Payment; kept == nil || !strings.EqualFold(kept.Payer, first.Address()) {
+		t.Errorf("the demand was paid with %+v, want that of %s", kept, first.Address())
+	}
+	if got, err := b.Capture(t.Context(), b.resumed(turn, issuance.ID), normalized.Response{InReplyTo: "m", Parts: []normalized.Part{normalized.Text("done")}}); err != nil || got.Error != nil || len(b.facilitator.Settled()) != 1 {
+		t.Errorf("%+v, %v, %d payments", got, err, len(b.facilitator.Settled()))
+	}
+}
+
+// TestClaimOfADeadNodeHolds: a node claims a demand for a payment and dies before it is verified. No other payment takes its place.
+func TestClaimOfADeadNodeHolds(t *testing.T) {
+	b := setup(t)
+	accept := facilitatortest.Requirements("0xshop", "100")
+	issuance, token := b.park(t, turnOf("1", "alice"), invoice(accept))
+	b.rows.beforeClaim = func() {
+		if claimed, err := b.rows.ClaimDemand(t.Context(), issuance.ID, "the payment of a dead node", nil, b.clock); !claimed || err != nil {
+			t.Errorf("%v, %v", claimed, err)
+		}
+	}
+	b.facilitator.Trouble(func(call string, _ http.ResponseWriter) bool {
+		t.Errorf("the facilitator is asked: %s", call)
+		return false
+	})
+	if _, err := b.Pay(t.Context(), token, facilitatortest.NewWallet().Pay(accept)); refusedBy(err) != policypart.CodeUsed || b.row(issuance.ID).Status != policypart.StatusClaimed {
+		t.Errorf("%v, and the demand is %s", err, b.row(issuance.ID).Status)
+	}
 }
 
 func TestCaptureWithoutTheDatabaseIsRepeated(t *testing.T) {

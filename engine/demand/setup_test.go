@@ -45,9 +45,10 @@ type rowStore struct {
 	queries int
 	broken  error // given by every method while it is set
 
-	troubled  map[string]bool // turns that cannot be moved
-	afterEdit func()          // what another node does just after an edit was stored
-	meanwhile func()          // runs once, before the next endings are stored
+	troubled    map[string]bool // turns that cannot be moved
+	beforeClaim func()          // what another node does just before a demand is claimed
+	afterEdit   func()          // what another node does just after an edit was stored
+	meanwhile   func()          // runs once, before the next endings are stored
 }
 
 func (s *rowStore) enter() (leave func(), err error) {
@@ -137,6 +138,10 @@ func (s *rowStore) WaitingDemands(_ context.Context, agent string, ends time.Tim
 }
 
 func (s *rowStore) ClaimDemand(_ context.Context, id, payment string, notes json.RawMessage, now time.Time) (bool, error) {
+	if before := s.beforeClaim; before != nil {
+		s.beforeClaim = nil
+		before()
+	}
 	leave, err := s.enter()
 	defer leave()
 	if holder := s.paying[payment]; err == nil && holder != "" && holder != id {

@@ -597,3 +597,29 @@ func TestRepeatsAreTheSame(t *testing.T) {
 		}
 	})
 }
+
+// TestNoticeLeavesOnce: the job of a way that was sent runs again, as after a crash or a job that was queued twice.
+func TestNoticeLeavesOnce(t *testing.T) {
+	eachDatabase(t, func(r *rig) {
+		if _, err := r.nodes[0].Test(r.Context()); err != nil {
+			r.Fatal(err)
+		}
+		var way string
+		await.Until(r, "the notice was sent", func() bool {
+			list, err := r.stores[0].Notices(r.Context(), "", 1)
+			if err != nil || len(list) != 1 || len(list[0].Ways) != 1 || list[0].Ways[0].State != exchange.NoticeSent {
+				return false
+			}
+			way = list[0].Ways[0].ID
+			return true
+		})
+		if err := r.nodes[1].Send(r.Context(), queue.Job{Kind: notice.JobKind, Attempt: 1, Payload: `{"way":"` + way + `"}`}); err != nil {
+			r.Errorf("the job that comes again: %v", err)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if len(r.sent) != 1 {
+			r.Errorf("the notice left %d times", len(r.sent))
+		}
+	})
+}

@@ -41,6 +41,7 @@ var levels = map[string]int{
 	"internal/packed/pack":        0,
 	"internal/golden":             0,
 	"internal/systemd":            0,
+	"internal/metadata":           0,
 
 	"policypart":           1,
 	"internal/redact":      1,

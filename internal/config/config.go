@@ -99,9 +99,10 @@ type HTTP struct {
 	KeyFile string `toml:"key_file"`
 	// Networks (CIDR or single address) of reverse proxies whose `X-Forwarded-For` the server accepts.
 	TrustedProxies []netip.Prefix `toml:"trusted_proxies"`
-	// Your own networks (CIDR or single address). They see `/metrics`, and `limits.http` does not count their requests. Behind
-	// a trusted proxy the client's address counts; a request with the headers of any other proxy is never inside. Write
-	// loopback here only if every proxy on this machine sets `X-Forwarded-For`: otherwise all strangers are inside.
+	// Your own networks (CIDR or single address). They see `/metrics` at an address or a name of the server, and `limits.http`
+	// does not count their requests. Behind a trusted proxy the client's address counts; a request with the headers of any other
+	// proxy is never inside. Write loopback here only if every proxy on this machine sets `X-Forwarded-For`: otherwise all
+	// strangers are inside.
 	Inside []netip.Prefix `toml:"inside" default:"[\"127.0.0.0/8\", \"::1\"] while public_url is local; none otherwise"`
 	// Largest request body; A2A has `a2a.max_request_bytes`. Routes may have smaller limits.
 	MaxBodyBytes Size `toml:"max_body_bytes"`
@@ -143,6 +144,9 @@ type Federation struct {
 	// Allows private and loopback addresses, plain http, any port, IP addresses as hosts and a `domain` with a port. For
 	// development and closed networks only: a stranger's link could otherwise reach services in your network.
 	AllowPrivate bool `toml:"allow_private" default:"false; true without a file"`
+	// Link-local addresses and metadata services of clouds, each a single address, at which a back end, a model, a tool or another
+	// service that you configure may be. The server connects to no others: these services give credentials to every caller.
+	MetadataAddresses []netip.Prefix `toml:"metadata_addresses"`
 	// `open`: everyone with proof may write, unless blocked. `allowlist`: only those on the allow list (`inbox allow add`) may
 	// write, on every protocol, and the server contacts no one else. See [moderation.md](moderation.md).
 	Mode string `toml:"mode"`

@@ -13,8 +13,8 @@ import (
 // Admin is the console and the operator API.
 type Admin struct {
 	// A listener for the console, the operator API and `/metrics` alone, `host:port`; empty = they are at `http.listen`. It has
-	// TLS where `http.tls` is not `off`, unless it is on loopback. Everyone who reaches it reads the metrics; the console and
-	// the API need an operator's token or a login.
+	// TLS where `http.tls` is not `off`, unless it is on loopback. Everyone who reaches it at an address or a name of the server
+	// reads the metrics; the console and the API need an operator's token or a login.
 	Listen string `toml:"listen"`
 	// Where browsers reach the console, without a path, such as `https://inbox.internal:9443`. The login service sends them
 	// back there.

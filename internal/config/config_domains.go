@@ -256,7 +256,7 @@ func (p *problems) under(c *Config) *problems {
 	}
 
 	table, further := p.domains[c.Domain]
-	own := &problems{origins: p.origins, domains: p.domains, agents: p.agents}
+	own := &problems{origins: p.origins, metadata: p.metadata, domains: p.domains, agents: p.agents}
 	own.rename = func(key string) string {
 		if is, ok := ownKeys[key]; ok && further {
 			return element("domains", table) + "." + is

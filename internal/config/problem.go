@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"net/netip"
 	"strconv"
 	"strings"
 )
@@ -34,6 +35,8 @@ func (p *Problem) Error() string {
 type problems struct {
 	origins map[string]string // key path → place
 	found   []error
+
+	metadata []netip.Prefix // federation.metadata_addresses
 
 	domains map[string]int          // table [[domains]] of each further domain; nil = there are none
 	agents  map[string][]int        // tables [[agents]] of each domain

@@ -18,6 +18,7 @@ import (
 // validate checks every key and adds one problem for each that cannot work.
 func (c *Config) validate(p *problems) {
 	c.validateNames(p)
+	c.validateMetadata(p) // before what names addresses
 	c.validateStorage(p)
 	c.validateListeners(p)
 	c.validateMail(p)
@@ -52,6 +53,15 @@ func (c *Config) validateNames(p *problems) {
 	// A domain that was taken from a refused public_url would only say the same again.
 	if p.written("domain") || u.Scheme == "https" || private {
 		c.validateDomain(p)
+	}
+}
+
+func (c *Config) validateMetadata(p *problems) {
+	p.metadata = c.Federation.MetadataAddresses
+	for i, one := range p.metadata {
+		if !one.IsSingleIP() {
+			p.add(element("federation.metadata_addresses", i), fmt.Sprintf("%q is a network", one), `write single addresses such as "169.254.10.1"`)
+		}
 	}
 }
 

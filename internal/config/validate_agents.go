@@ -2,12 +2,15 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"inbox/identity"
+	"inbox/internal/metadata"
 )
 
 func (c *Config) validateAgents(p *problems) {
@@ -215,7 +218,17 @@ func webAddress(p *problems, key, text, example string) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 		p.add(key, fmt.Sprintf("%q is not a web address", text), fmt.Sprintf("write one such as %q", example))
+		return
 	}
+	if metadata.NamedBy(u.Hostname()) && !p.allowsMetadata(u.Hostname()) {
+		p.add(key, fmt.Sprintf("%q is a link-local address or a metadata service", text), "write the address of the service that you mean, and allow it in federation.metadata_addresses if it is this one")
+	}
+}
+
+// allowsMetadata reports whether the operator allows this very address.
+func (p *problems) allowsMetadata(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return err == nil && slices.ContainsFunc(p.metadata, func(one netip.Prefix) bool { return one.Addr() == metadata.Plain(address) })
 }
 
 // readSecrets reads the files that hold the agent's secrets.

@@ -93,3 +93,16 @@ func TestHostsStopTogether(t *testing.T) {
 		t.Errorf("the other host says %d to /readyz after the stop", status)
 	}
 }
+
+func TestNamedKnowsItsHosts(t *testing.T) {
+	for host, named := range map[string]bool{
+		"agents.example": true, "AGENTS.example.": true, "agents.example:443": true, "127.0.0.1:80": true, "[::1]": true, "[fd00::1]:8080": true, "localhost": true, "a.localhost:1": true, "inbox": true, "": true,
+		"other.example": false, "agents.example.other.example": false, "sub.agents.example": false, "127.0.0.1.other.example": false, "localhost.other.example:80": false, "0x7f.1": false,
+	} {
+		request := httptest.NewRequest("GET", "/metrics", nil)
+		request.Host = host
+		if err := Named(request, "agents.example"); (err == nil) != named {
+			t.Errorf("%q: %v", host, err)
+		}
+	}
+}

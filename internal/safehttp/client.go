@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -43,9 +44,12 @@ var (
 
 // Options are the limits of a client; zero values take the defaults.
 type Options struct {
-	AllowPrivate bool      // federation.allow_private: private addresses, plain http, any port, IP addresses as hosts
-	Resolver     *Resolver // nil = that of the operating system
-	UserAgent    string    // set where a request has none
+	AllowPrivate bool // federation.allow_private: private addresses, plain http, any port, IP addresses as hosts
+	// MetadataAddresses are single addresses of metadata services at which services that the operator configured may be (Trusting).
+	MetadataAddresses []netip.Prefix
+
+	Resolver  *Resolver // nil = that of the operating system
+	UserAgent string    // set where a request has none
 
 	MaxBytes       int64         // of a response body, after decompression; 1 MiB
 	MaxHeaderBytes int64         // of a response header; 32 KiB
@@ -91,9 +95,9 @@ type Client struct {
 // New makes a client.
 func New(options Options) *Client {
 	c := &Client{options: options.withDefaults()}
-	c.open = c.options.dialer(nil)
+	c.open = c.options.dialer(checking(c.options.checkTrusted))
 	c.guarded = c.options.dialer(checkDial)
-	c.private = c.options.dialer(checkPrivateDial)
+	c.private = c.options.dialer(checking(CheckMetadata))
 	c.slots = newSlots(c.options.MaxConcurrent, c.options.MaxPerHost)
 	c.connect()
 	return c
@@ -117,8 +121,8 @@ func (c *Client) connect() {
 	}
 }
 
-// Trusting returns a copy that also allows exactly these host:port pairs, which the operator wrote: no address
-// policy, plain http, no limit of concurrency, and where the context has a deadline no other limit of time.
+// Trusting returns a copy that also allows exactly these host:port pairs, which the operator wrote: every address but those of metadata
+// services, plain http, no limit of concurrency, and where the context has a deadline no other limit of time.
 func (c *Client) Trusting(hostports ...string) *Client {
 	trusting := *c
 	trusting.trusted = maps.Clone(c.trusted)

@@ -38,17 +38,19 @@ func (o Options) dialer(control func(network, address string, _ syscall.RawConn)
 	}
 }
 
-// checkPrivateDial is checkDial for targets that may be private: metadata services are closed to them, too.
-func checkPrivateDial(network, address string, _ syscall.RawConn) error {
-	target, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return &Refused{Target: network + " " + address, Reason: "not a TCP address"}
+// checking is checkDial with another check, for targets that need not be public.
+func checking(check func(netip.Addr) error) func(network, address string, _ syscall.RawConn) error {
+	return func(network, address string, _ syscall.RawConn) error {
+		target, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return &Refused{Target: network + " " + address, Reason: "not a TCP address"}
+		}
+		if err := check(target.Addr()); err != nil {
+			refusedDials.Inc()
+			return err
+		}
+		return nil
 	}
-	if err := CheckMetadata(target.Addr()); err != nil {
-		refusedDials.Inc()
-		return err
-	}
-	return nil
 }
 
 // checkDial runs after name resolution, once for each address, before the connection is opened.

@@ -14,6 +14,7 @@ import (
 	"code.dny.dev/ssrf"
 
 	"inbox/identity"
+	"inbox/internal/metadata"
 )
 
 // ErrRefused is what every refusal by policy wraps: another attempt with the same address cannot succeed.
@@ -48,35 +49,20 @@ func CheckAddr(address netip.Addr) error {
 	return nil
 }
 
-// metadata are the addresses at which clouds hand credentials to every caller inside, and the link-local networks in which
-// most of them stand: of AWS, Azure, Google, Alibaba, Oracle and Scaleway.
-var metadata = prefixes(
-	"169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "fd20:ce::254/128", "fd00:42::42/128",
-	"168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32",
-)
-
-// nat64 and sixToFour are the networks that carry an IPv4 address: NAT64 in its last four bytes, 6to4 behind its first two.
-var nat64, sixToFour = netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("2002::/16")
-
-func prefixes(list ...string) (parsed []netip.Prefix) {
-	for _, text := range list {
-		parsed = append(parsed, netip.MustParsePrefix(text))
-	}
-	return parsed
-}
-
 // CheckMetadata refuses the address of a metadata service, also where an IPv6 address only carries it. It returns a *Refused.
 func CheckMetadata(address netip.Addr) error {
-	plain := address.Unmap().WithZone("")
-	if wide := plain.As16(); plain.Is6() && nat64.Contains(plain) {
-		plain = netip.AddrFrom4([4]byte(wide[12:]))
-	} else if plain.Is6() && sixToFour.Contains(plain) {
-		plain = netip.AddrFrom4([4]byte(wide[2:6]))
-	}
-	if slices.ContainsFunc(metadata, func(network netip.Prefix) bool { return network.Contains(plain) }) {
+	if metadata.At(address) {
 		return &Refused{Target: address.String(), Reason: "a link-local address or a metadata service"}
 	}
 	return nil
+}
+
+// checkTrusted is CheckMetadata for services that the operator configured: they may be at the addresses that the operator allows.
+func (o Options) checkTrusted(address netip.Addr) error {
+	if slices.ContainsFunc(o.MetadataAddresses, func(allowed netip.Prefix) bool { return allowed.Addr() == metadata.Plain(address) }) {
+		return nil
+	}
+	return CheckMetadata(address)
 }
 
 // CheckURL applies the policy that needs no network: scheme, host, port and user info. It returns a *Refused.
@@ -93,12 +79,15 @@ const lookupLimit = 3 * time.Second
 // CheckTarget applies the policy to an address that is requested later: CheckURL, and the addresses to which its name
 // leads now. A name that cannot be looked up passes, because dialling checks again in any case. It returns a *Refused.
 func (c *Client) CheckTarget(ctx context.Context, u *url.URL) error {
-	if err := c.CheckURL(u); err != nil || c.trusts(u) {
+	if err := c.CheckURL(u); err != nil {
 		return err
 	}
 
 	check := CheckAddr
-	if c.options.AllowPrivate || c.allowed[hostPort(u)] {
+	switch {
+	case c.trusts(u):
+		check = c.options.checkTrusted
+	case c.options.AllowPrivate, c.allowed[hostPort(u)]:
 		check = CheckMetadata
 	}
 

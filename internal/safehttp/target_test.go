@@ -73,7 +73,11 @@ func TestMetadataServicesStayClosed(t *testing.T) {
 		if err := open.CheckTarget(t.Context(), u); !errors.Is(err, ErrRefused) {
 			t.Errorf("%s: %v", host, err)
 		}
-		for name, client := range map[string]*Client{"open": open, "allowing": New(Options{}).Allowing(u.Host)} {
+		trusting := New(Options{MetadataAddresses: []netip.Prefix{netip.MustParsePrefix("169.254.10.1/32")}}).Trusting(u.Host)
+		if err := trusting.CheckTarget(t.Context(), u); !errors.Is(err, ErrRefused) {
+			t.Errorf("%s as a service of the operator: %v", host, err)
+		}
+		for name, client := range map[string]*Client{"open": open, "allowing": New(Options{}).Allowing(u.Host), "trusting": trusting} {
 			if _, err := client.DialContext(t.Context(), "tcp", u.Host); !errors.Is(err, ErrRefused) {
 				t.Errorf("%s was dialled by the %s client: %v", host, name, err)
 			}
@@ -82,6 +86,23 @@ func TestMetadataServicesStayClosed(t *testing.T) {
 	for _, host := range []string{"10.0.0.1", "127.0.0.1", "192.168.1.1", "100.64.0.1", "::1", "fd00::1"} {
 		if err := CheckMetadata(netip.MustParseAddr(host)); err != nil {
 			t.Errorf("%s: %v", host, err)
+		}
+	}
+}
+
+// TestTrustedServiceAtAnAllowedMetadataAddress: the operator opens single addresses, to configured services alone.
+func TestTrustedServiceAtAnAllowedMetadataAddress(t *testing.T) {
+	options := Options{MetadataAddresses: []netip.Prefix{netip.MustParsePrefix("169.254.10.1/32")}, AllowPrivate: true}
+	for host, allowed := range map[string]bool{"169.254.10.1": true, "[::ffff:169.254.10.1]": true, "169.254.10.2": false, "169.254.169.254": false} {
+		u, err := url.Parse("http://" + host + ":8080/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := New(options).Trusting(u.Host).CheckTarget(t.Context(), u); (err == nil) != allowed {
+			t.Errorf("%s of the operator: %v", host, err)
+		}
+		if err := New(options).CheckTarget(t.Context(), u); !errors.Is(err, ErrRefused) {
+			t.Errorf("%s of others: %v", host, err)
 		}
 	}
 }

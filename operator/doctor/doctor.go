@@ -203,7 +203,7 @@ func (d *Doctor) examination(ctx context.Context, options Options) (*examination
 func (d *Doctor) examiner(c *config.Config) *examiner {
 	e := &examiner{doctor: d, config: c, resolver: safehttp.NewResolver(c.DNS.Resolver)}
 	e.client = safehttp.New(safehttp.Options{
-		AllowPrivate: c.Federation.AllowPrivate, Resolver: e.resolver, UserAgent: d.UserAgent, Timeout: patience,
+		AllowPrivate: c.Federation.AllowPrivate, MetadataAddresses: c.Federation.MetadataAddresses, Resolver: e.resolver, UserAgent: d.UserAgent, Timeout: patience,
 	}).Trusting(ownPlaces(c)...)
 	return e
 }
@@ -411,7 +411,7 @@ func (d *examiner) listener(ctx context.Context, name, address string, greets bo
 func (d *examiner) dial(ctx context.Context, address string, greets bool) (greeting string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	conn, err := (&net.Dialer{Resolver: d.resolver.Resolver}).DialContext(ctx, "tcp", address)
+	conn, err := d.client.Trusting(address).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return "", err
 	}

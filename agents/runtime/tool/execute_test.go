@@ -252,3 +252,21 @@ func BenchmarkCall(b *testing.B) {
 		AuditEvent(Outcome{Prepared: prepared, CallID: "c1", Turn: 1, Result: result})
 	}
 }
+
+// unsure claims without knowing whether the claim is stored.
+type unsure struct{ repeats }
+
+func (unsure) Claim(context.Context, string) (map[string]any, bool, error) {
+	return nil, true, errors.New("the commit was not confirmed")
+}
+
+func TestCallWhoseClaimIsUnsureIsNotRun(t *testing.T) {
+	prepared := prepare(t, `{"name": "pay", "description": "d", "runtime": {"duplicate_policy": "at_most_once"}}`, `{}`)
+	got := Execute(t.Context(), prepared, Executors{Repeats: unsure{}, Default: ExecutorFunc(func(context.Context, Call) (map[string]any, error) {
+		t.Error("the tool ran")
+		return nil, nil
+	})})
+	if value.Assoc(got["metadata"])["error_type"] != "repeat_check_failed" {
+		t.Errorf("gives %v", got)
+	}
+}

@@ -1,0 +1,164 @@
+package llm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"inbox/agents/runtime/tool"
+	"inbox/exchange/exchangetest"
+	"inbox/internal/fault"
+)
+
+// dyingClaims ends the run around the mark of an approved call: before it is stored, or after.
+type dyingClaims struct {
+	Claims
+
+	before bool
+	die    context.CancelCauseFunc // nil = it lives
+}
+
+var errKilled = errors.New("the process was killed")
+
+func (d *dyingClaims) Once(ctx context.Context, namespace, key string, expires time.Time) (bool, error) {
+	if d.die != nil && d.before {
+		d.die(errKilled)
+		return false, context.Cause(ctx)
+	}
+	first, err := d.Claims.Once(ctx, namespace, key, expires)
+	if d.die != nil {
+		d.die(errKilled)
+		return false, context.Cause(ctx)
+	}
+	return first, err
+}
+
+// TestApprovedCallIsMadeOnceWhereverTheProcessDies: before its mark is stored, between the mark and the call, and between the call and
+// its record. The first attempt of the call dies, and the turn runs again from what is stored.
+func TestApprovedCallIsMadeOnceWhereverTheProcessDies(t *testing.T) {
+	for name, test := range map[string]struct {
+		policy       string
+		before, made bool // the process dies before the mark; the call was made before it died
+		want         int  // calls in the end
+	}{
+		"at most once, before the mark":    {policy: "at_most_once", before: true, want: 1},
+		"at most once, after the mark":     {policy: "at_most_once", want: 0},
+		"at most once, after the call":     {policy: "at_most_once", made: true, want: 1},
+		"repeatable, before the mark":      {policy: "repeatable", before: true, want: 1},
+		"repeatable, after the mark":       {policy: "repeatable", want: 1},
+		"repeatable, after the call again": {policy: "repeatable", made: true, want: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dying, die := context.WithCancelCause(t.Context())
+			defer die(nil)
+			claims := &dyingClaims{Claims: exchangetest.NewDocuments(), before: test.before}
+			keys := map[string]bool{}
+			tools := &toolbox{entries: []tool.Entry{declare("pay", map[string]any{"runtime": map[string]any{"duplicate_policy": test.policy}})}}
+			tools.run = func(_ context.Context, call tool.Call) (map[string]any, error) {
+				keys[call.IdempotencyKey()] = true
+				if test.made {
+					die(errKilled)
+				}
+				return map[string]any{"success": true, "result": "paid"}, nil
+			}
+			agent := newAgent(t, Options{
+				Provider: scripted(calls("pay", `{"amount":5}`), says("Done."), says("Done.")), Tools: []Tools{tools},
+				Actions: Actions{Tools: map[string]string{"pay": "preview"}}, Approvals: ByDemand{Tools: []Tools{tools}, Claims: claims},
+			})
+			turn := question("dies")
+			kept := &memory{}
+			turn.Memory = kept
+			response, _, err := fold(t.Context(), t, agent, turn)
+			if err != nil || response.Policy() == nil {
+				t.Fatalf("%+v %v", response, err)
+			}
+
+			turn.Message.PolicyResolution = approves(response)
+			stored := kept.note
+			if !test.made {
+				claims.die = die
+			}
+			_, _, _ = fold(dying, t, agent, turn) // no one hears how it ended
+
+			claims.die, test.made = nil, false
+			turn.Memory = &memory{note: stored}
+			for range 2 {
+				if response, _, err = fold(t.Context(), t, agent, turn); err != nil || texts(response) != "Done." {
+					t.Fatalf("%q, %v", texts(response), err)
+				}
+			}
+			if tools.count() != test.want || len(keys) > 1 {
+				t.Errorf("the call was made %d times with the keys %v; want %d", tools.count(), keys, test.want)
+			}
+		})
+	}
+}
+
+// TestApprovedCallWaitsForItsMark: while the mark cannot be stored the call is not made, and the turn is tried again.
+func TestApprovedCallWaitsForItsMark(t *testing.T) {
+	tools := &toolbox{entries: []tool.Entry{declare("pay", map[string]any{"runtime": map[string]any{"duplicate_policy": "at_most_once"}})}}
+	tools.run = func(context.Context, tool.Call) (map[string]any, error) {
+		return map[string]any{"success": true, "result": "paid"}, nil
+	}
+	documents := exchangetest.NewDocuments()
+	agent := newAgent(t, Options{
+		Provider: scripted(calls("pay", `{"amount":5}`), says("Paid.")), Tools: []Tools{tools},
+		Actions: Actions{Tools: map[string]string{"pay": "preview"}}, Approvals: ByDemand{Tools: []Tools{tools}, Claims: documents},
+	})
+	turn := question("no mark")
+	turn.Memory = &memory{}
+	response, _, err := fold(t.Context(), t, agent, turn)
+	if err != nil || response.Policy() == nil {
+		t.Fatalf("%+v %v", response, err)
+	}
+	turn.Message.PolicyResolution = approves(response)
+
+	documents.Fail(errors.New("the database is away"))
+	if _, _, err := fold(t.Context(), t, agent, turn); err == nil || fault.Of(err).Permanent || tools.count() != 0 {
+		t.Errorf("without its mark the call was made %d times, %v", tools.count(), err)
+	}
+	documents.Fail(nil)
+	if response, _, err = fold(t.Context(), t, agent, turn); err != nil || texts(response) != "Paid." || tools.count() != 1 {
+		t.Errorf("with its mark the call was made %d times, then %q, %v", tools.count(), texts(response), err)
+	}
+}
+
+// TestRecordedResultIsReadAgain: the process dies after the result of an at-most-once call was recorded. The next run reads it and does not call.
+func TestRecordedResultIsReadAgain(t *testing.T) {
+	ctx, die := context.WithCancelCause(t.Context())
+	tools := &toolbox{entries: []tool.Entry{declare("pay", map[string]any{"runtime": map[string]any{"duplicate_policy": "at_most_once"}})}}
+	tools.run = func(context.Context, tool.Call) (map[string]any, error) {
+		return map[string]any{"success": true, "result": "receipt 17"}, nil
+	}
+	turn := question("recorded")
+	kept := &memory{}
+	turn.Memory = kept
+	var asked []Request
+	first := newAgent(t, Options{Tools: []Tools{tools}, Provider: modelFunc(func(_ context.Context, request Request, yield func(Delta) bool) error {
+		if tools.count() > 0 {
+			die(errKilled)
+			return errKilled
+		}
+		for _, delta := range calls("pay", "{}") {
+			yield(delta)
+		}
+		return nil
+	})})
+	if _, _, err := fold(ctx, t, first, turn); err == nil {
+		t.Fatal("the first run did not die")
+	}
+
+	turn.Memory = &memory{note: kept.note}
+	second := newAgent(t, Options{Tools: []Tools{tools}, Provider: recording(&asked, calls("pay", "{}"), says("Paid."))})
+	response, _, err := fold(t.Context(), t, second, turn)
+	if err != nil || texts(response) != "Paid." || tools.count() != 1 {
+		t.Errorf("%d calls, %q, %v", tools.count(), texts(response), err)
+	}
+	messages := asked[len(asked)-1].Messages
+	if read := fmt.Sprintf("%+v", messages[len(messages)-1]); !strings.Contains(read, "receipt 17") {
+		t.Errorf("the model reads %s instead of the result", read)
+	}
+}
