@@ -59,6 +59,6 @@ func (a *Agent) Hear(ctx context.Context, event exchange.AgentEvent) error {
 		return upstream.NotUsable(errors.New("the webhook does not take events: " + response.Status))
 	}
 
-	cause := exchange.WithReach(fmt.Errorf("event %s: %s", event.ID, response.Status), exchange.ReachSession)
+	cause := exchange.WithReach(fmt.Errorf("event %s: %s", event.ID, response.Status), exchange.ReachOfStatus(response.StatusCode))
 	return fault.RetryIn(0, "the webhook answered "+response.Status, cause)
 }

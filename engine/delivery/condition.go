@@ -156,7 +156,7 @@ func (s *Service) worsened(record Record, reason string, cause error, now time.T
 	failure := Condition{Channel: record.Channel, Key: record.Key, FailedDay: dayOf(now), Reason: reason, UpdatedAt: now}
 	blamed, asked := "", s.asked(record, cause)
 	if exchange.ReachOf(cause) == exchange.ReachSession {
-		blamed = record.Address
+		blamed = record.recipient
 	}
 	pause, opened := s.breakers.failure(key, failedOnce{at: now, blamed: blamed, asked: asked}, limit)
 	failure.Opened, failure.PausedUntil = opened, pause
@@ -182,5 +182,11 @@ func (s *Service) asked(record Record, cause error) time.Duration {
 
 // recipientKey names one recipient of a destination, who has a breaker of their own: what they cause stops no one else there.
 func recipientKey(record Record) string {
-	return conditionKey(record.Channel, record.Key) + " " + record.Address
+	return conditionKey(record.Channel, record.Key) + " " + record.recipient
+}
+
+// recipientOf is who may have caused a failure of a delivery: the address together with the sender of the question, because many share an
+// address, such as the inbox of a server, and what they wrote is in the answer.
+func recipientOf(record Record, reply exchange.Reply) string {
+	return record.Address + " " + reply.Message.Sender.Principal()
 }

@@ -15,9 +15,9 @@ import (
 
 // Guard makes an attempt of other work for a destination under the rules of deliveries: it waits while the destination
 // is paused or busy, counts failures, and repeats on the channel's schedule. to.Address is whom or what the work is for behind the
-// destination (exchange.Reach). job.Attempt counts. The work's errors are classed with fault.RetryIn and fault.GiveUp.
+// destination, who pays for what they cause (exchange.Reach). job.Attempt counts. The work's errors are classed with fault.RetryIn and fault.GiveUp.
 func (s *Service) Guard(ctx context.Context, job queue.Job, channel string, to exchange.Destination, work func(context.Context) error) error {
-	record := Record{Channel: channel, Key: to.Key, Address: to.Address}
+	record := Record{Channel: channel, Key: to.Key, recipient: to.Address}
 	leave, dead, err := s.enter(ctx, record)
 	switch {
 	case dead != nil:
@@ -97,13 +97,13 @@ func (s *Service) enter(ctx context.Context, record Record) (leave func(), dead,
 // pause asks the breaker of the recipient, and then that of the destination, whose probe is for those who may go.
 func (s *Service) pause(record Record, now time.Time) (wait time.Duration) {
 	recipient := recipientKey(record)
-	if record.Address != "" {
+	if record.recipient != "" {
 		wait = s.recipients.pause(recipient, "", now)
 	}
 	if wait > 0 {
 		return wait
 	}
-	if wait = s.breakers.pause(conditionKey(record.Channel, record.Key), record.Address, now); wait > 0 {
+	if wait = s.breakers.pause(conditionKey(record.Channel, record.Key), record.recipient, now); wait > 0 {
 		s.recipients.leave(recipient)
 	}
 	return wait
@@ -142,7 +142,7 @@ func (s *Service) slot(ctx context.Context, record Record, limits exchange.Deliv
 func (s *Service) place(ctx context.Context, record Record, most int) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, slotWait)
 	defer cancel()
-	if record.Address == "" {
+	if record.recipient == "" {
 		return s.perKey.Acquire(ctx, conditionKey(record.Channel, record.Key), most)
 	}
 

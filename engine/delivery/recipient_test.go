@@ -42,6 +42,7 @@ func TestRecipientsPayForThemselves(t *testing.T) {
 		"an inbox that fails or hangs":       {1, 30, failing(exchange.ReachSession)},
 		"some inboxes that fail or hang":     {recipientLimit - 1, 10, failing(exchange.ReachSession)},
 		"an inbox that asks for a day":       {1, 3, fault.RetryIn(24*time.Hour, "429", exchange.WithReach(errors.New("429"), exchange.ReachSession))},
+		"our own store":                      {5, 4, failing(exchange.ReachOurs)},
 		"a mailbox for which a day is asked": {40, 1, fault.RetryIn(24*time.Hour, "451", exchange.WithReach(errors.New("451"), exchange.ReachRecipient))},
 	} {
 		t.Run(name, func(t *testing.T) {

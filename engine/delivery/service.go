@@ -206,6 +206,7 @@ func (s *Service) guarded(ctx context.Context, job queue.Job, p pending, channel
 		return s.drop(ctx, job, p.record, p.reply, reason)
 	}
 
+	p.record.recipient = recipientOf(p.record, p.reply)
 	leave, dead, err := s.enter(ctx, p.record)
 	switch {
 	case dead != nil:
@@ -348,9 +349,11 @@ func (s *Service) finish(
 // failed counts a failure of a destination. nil = there is nothing new for the store.
 func (s *Service) failed(ctx context.Context, record Record, reason string, cause error) func(Tx) error {
 	now, passes := time.Now(), !fault.Of(cause).Permanent
-	switch {
-	case exchange.ReachOf(cause) == exchange.ReachRecipient:
-		if passes && record.Address != "" {
+	switch reach := exchange.ReachOf(cause); {
+	case reach == exchange.ReachOurs:
+		return nil
+	case reach == exchange.ReachRecipient:
+		if passes && record.recipient != "" {
 			s.recipients.failure(recipientKey(record), failedOnce{at: now, asked: s.asked(record, cause)}, longest(s.schedule(record.Channel)))
 		}
 		return s.works(ctx, record.Channel, record.Key)
