@@ -204,7 +204,7 @@ func TestProgramThatFailsForAll(t *testing.T) {
 		if down := r.audited("backend:down"); len(down) != 1 {
 			t.Errorf("it is on record %d times that the program is down", len(down))
 		}
-		if calls, _ := program.counts(); calls > 60 {
+		if calls, _ := program.counts(); calls > 100 {
 			t.Errorf("%d calls in eleven minutes", calls)
 		}
 
