@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -180,17 +181,34 @@ func (a *watched) fullMailboxes() {
 	a.cheap(result, 100*time.Millisecond, 100<<20)
 }
 
-// deadInbox: one inbox that hangs stopped all of a busy server.
+// deadInbox: one inbox that fails stopped all of a busy server.
 func (a *watched) deadInbox() {
+	const fails = 6 // times, before it hangs
 	hang := a.hangs()
+	var failed atomic.Int64
 	busy := a.fediverse("busy.example", func(writer http.ResponseWriter, request *http.Request) bool {
-		return request.Method == http.MethodPost && request.URL.Path == "/users/dead/inbox" && hang(writer, request)
+		switch {
+		case request.URL.Path == "/users/dead": // it has no part in the shared inbox
+			document := load.Person{Name: "dead", ID: "https://busy.example/users/dead", Key: must(keys())(a.t)}.Document()
+			delete(document, "endpoints")
+			(&community{}).write(writer, "application/activity+json", document)
+			return true
+		case request.URL.Path != "/users/dead/inbox":
+			return false
+		case failed.Add(1) > fails:
+			return hang(writer, request)
+		}
+		http.Error(writer, "broken", http.StatusInternalServerError)
+		return true
 	})
-	result := a.attack("B5", "20 answers to an inbox of a busy server that hangs", func(ctx context.Context, heard *answers) {
+	result := a.attack("B5", "20 answers to an inbox of a busy server that fails, then hangs", func(ctx context.Context, heard *answers) {
 		a.spread(ctx, 20, 4, func(_, i int) {
 			_, _, err := a.mentionTo(ctx, busy, "dead", "echo", fmt.Sprint("dead-", i), "62.23.1.7")
 			heard.add(outcome(err))
 		})
+		if err := until(ctx, patience, func() bool { return failed.Load() >= fails-1 }); err != nil {
+			heard.add("no answer")
+		}
 		a.newcomers(4, "fediverse", func(ctx context.Context, n int) (time.Time, <-chan time.Time, error) {
 			return a.mentionTo(ctx, busy, fmt.Sprint("neighbour", n), "echo", "alive", "192.0.2.77")
 		})(ctx)
