@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -58,9 +57,10 @@ const (
 	trialStep  = time.Second     // between two looks for one
 
 	orderKept = 10 * time.Minute       // after an outage, while no message overtakes an earlier one of its sender
-	soon      = time.Minute            // a turn that is tried so soon keeps younger ones of its sender waiting, whatever it failed of
+	soon      = time.Minute            // a turn that goes so soon keeps younger ones of its sender waiting, however often it was tried
 	lookAgain = 250 * time.Millisecond // for an earlier turn that is about to go, or under way
 
+	runsToYield    = 10                 // that failed, after which a turn keeps no younger one of its sender waiting
 	failuresOfTurn = 3                  // of one turn, between which others were answered: it is at fault
 	faultAge       = 2 * 24 * time.Hour // how long the failures of a turn are remembered
 )
@@ -150,6 +150,13 @@ type failures struct {
 	runs    int       // that failed
 	counted int       // of these, those before which others were answered since the last one
 	last    time.Time // that was counted
+}
+
+// yields reports whether younger turns of the same sender need not wait.
+func (f failures) yields() bool { return f.counted > 1 || f.runs >= runsToYield }
+
+func (f failures) exceeds(other failures) bool {
+	return f.counted > other.counted || f.runs > other.runs
 }
 
 // Earlier is a turn that an older message of the same sender began. It goes in Wait by its job; not more than zero: it is about to, or under way.
@@ -292,7 +299,7 @@ func (b *breaker) enter(ctx context.Context, job queue.Job, agent agents.Entry, 
 func (b *breaker) enterAfter(ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, outage BackEnd) (entry, error) {
 	name, now := agent.Profile.Name, time.Now()
 	if now.Before(b.backlogEnd(name, outage)) {
-		wait, precedes, err := b.earlier(ctx, turn, outage)
+		wait, precedes, err := b.earlier(ctx, turn)
 		if err != nil || precedes {
 			return entry{wait: wait}, err
 		}
@@ -320,12 +327,12 @@ func (b *breaker) ask(ctx context.Context, agent agents.Entry, turn exchange.Tur
 		return entry{}, nil
 	}
 
-	_, precedes, err := b.earlier(ctx, turn, outage)
+	_, precedes, err := b.earlier(ctx, turn)
 	switch {
 	case err != nil:
 		return entry{}, err
 	case precedes && probes: // of many messages of one sender the oldest may have a late place
-		return entry{}, b.options.Store.InTx(ctx, func(tx Tx) error { return tx.HastenEarlier(ctx, turn, preceding(outage)) })
+		return entry{}, b.options.Store.InTx(ctx, func(tx Tx) error { return tx.HastenEarlier(ctx, turn, soon) })
 	case precedes:
 		return entry{}, nil
 	}
@@ -342,19 +349,10 @@ func (b *breaker) ask(ctx context.Context, agent agents.Entry, turn exchange.Tur
 	return entry{}, nil
 }
 
-// preceding is how soon a turn that has failed more often goes, if it precedes younger ones of its sender: where there was no connection,
-// many attempts say nothing of a message.
-func preceding(outage BackEnd) time.Duration {
-	if outage.Suspected {
-		return math.MinInt64
-	}
-	return soon
-}
-
-// earlier reports whether an older message of the same sender goes first, and how long that takes at least. One whose message fails by
-// itself holds no other one up.
-func (b *breaker) earlier(ctx context.Context, turn exchange.TurnRecord, outage BackEnd) (wait time.Duration, precedes bool, err error) {
-	list, err := b.options.Store.Earlier(ctx, turn, preceding(outage))
+// earlier reports whether an older message of the same sender goes first, and how long that takes at least. One that failed again after
+// others were answered holds no other one up, nor one that failed very often.
+func (b *breaker) earlier(ctx context.Context, turn exchange.TurnRecord) (wait time.Duration, precedes bool, err error) {
+	list, err := b.options.Store.Earlier(ctx, turn, soon)
 	if err != nil {
 		return 0, false, err
 	}
@@ -363,7 +361,7 @@ func (b *breaker) earlier(ctx context.Context, turn exchange.TurnRecord, outage 
 	defer b.mu.Unlock()
 	failed := b.of(turn.Agent).failed
 	for _, one := range list {
-		if failed[one.TurnID].runs <= failed[turn.ID].runs {
+		if older := failed[one.TurnID]; !older.yields() || !older.exceeds(failed[turn.ID]) {
 			wait, precedes = max(wait, one.Wait, 0), true
 		}
 	}
@@ -397,19 +395,19 @@ func (b *breaker) wait(agent string, turn exchange.TurnRecord, until time.Time) 
 	}
 }
 
-// isFirst reports whether a turn is the one to be the probe: none is about to come that has less to do with the failures. A message that
-// makes the back end fail is behind those that do not, and its sender behind others.
+// isFirst reports whether a turn is the one to be the probe: none is about to come whose cause has less to do with the failures. Who sent a
+// message that failed as the probe is behind all others then.
 func (b *breaker) isFirst(agent string, turn exchange.TurnRecord, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	one := b.of(agent)
-	mine, runs := one.causes.ShareOf(causeOf(turn)), one.failed[turn.ID].runs
+	mine := one.causes.ShareOf(causeOf(turn))
 	for id, other := range one.waiting {
 		switch {
 		case id == turn.ID, other.due.Sub(now) >= near:
 		case now.Sub(other.due) > near: // it did not come: it was cancelled, or another node has it
 			delete(one.waiting, id)
-		case cmp.Or(one.causes.ShareOf(other.cause).Compare(mine), cmp.Compare(one.failed[id].runs, runs)) < 0:
+		case one.causes.ShareOf(other.cause).Compare(mine) < 0:
 			return false
 		}
 	}

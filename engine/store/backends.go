@@ -74,7 +74,7 @@ const earlierTurns = ` FROM (
 
 const (
 	selectEarlierTurns = `SELECT j.payload, j.run_at - {now}` + earlierTurns + `ORDER BY 2 DESC LIMIT 8`
-	hastenEarlierTurn = `UPDATE jobs SET run_at = {now} WHERE state = 'scheduled' AND id = (SELECT j.id` + earlierTurns + `ORDER BY j.payload LIMIT 1)`
+	hastenEarlierTurn  = `UPDATE jobs SET run_at = {now} WHERE state = 'scheduled' AND id = (SELECT j.id` + earlierTurns + `ORDER BY j.payload LIMIT 1)`
 )
 
 // justAsked is how long ago a run began at most that is about to be asked.
