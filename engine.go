@@ -309,7 +309,8 @@ func (e *engine) handleEvents() {
 		if !is {
 			return nil // it does not want to hear any more
 		}
-		return e.delivery.Guard(ctx, job, exchange.AgentEventKind, event.Agent, func(ctx context.Context) error { return listener.Hear(ctx, event) })
+		to := exchange.Destination{Key: event.Agent, Address: event.TurnID}
+		return e.delivery.Guard(ctx, job, exchange.AgentEventKind, to, func(ctx context.Context) error { return listener.Hear(ctx, event) })
 	})
 }
 

@@ -115,8 +115,8 @@ func (e *engine) sendActivity(adapter *activitypub.Adapter) queue.Handler {
 			return e.storeLater(ctx, job, more)
 		}
 
-		if host := activitypub.LaterHost(job.Payload); host != "" {
-			return e.delivery.Guard(ctx, job, activitypub.ChannelName, host, attempt)
+		if to := activitypub.LaterTo(job.Payload); to.Key != "" {
+			return e.delivery.Guard(ctx, job, activitypub.ChannelName, to, attempt)
 		}
 
 		err := attempt(ctx)

@@ -1,6 +1,9 @@
 package exchange
 
-import "errors"
+import (
+	"errors"
+	"net/http"
+)
 
 // Reach says how far a failed attempt to deliver came: a destination that many share pays only for what it did itself.
 type Reach int
@@ -10,7 +13,16 @@ const (
 	ReachNone      Reach = iota // there was no session, or the destination says that it takes nothing now
 	ReachSession                // the session broke off, or a gateway failed: this message, its recipient or the destination may be the cause
 	ReachRecipient              // the destination answered for this message or its recipient: it works
+	ReachOurs                   // nothing left this server, whose own store or keys failed: that says nothing of the destination
 )
+
+// ReachOfStatus is how far a request came that was answered with a status: a server that fails, or is busy, may do so for all or for this one.
+func ReachOfStatus(status int) Reach {
+	if status == http.StatusTooManyRequests || status >= http.StatusInternalServerError {
+		return ReachSession
+	}
+	return ReachRecipient
+}
 
 type reached struct {
 	error

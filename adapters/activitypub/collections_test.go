@@ -323,7 +323,7 @@ func TestPinsStayInOrder(t *testing.T) {
 		}
 		for waiting := []Later{job}; len(waiting) > 0; waiting = waiting[1:] {
 			orders[i] = append(orders[i], waiting[0].Partition)
-			if LaterHost(waiting[0].Payload) == "" {
+			if LaterTo(waiting[0].Payload).Key == "" {
 				waiting = append(waiting, must(r.adapter.Perform(t.Context(), waiting[0].Payload, 1))...)
 			}
 		}

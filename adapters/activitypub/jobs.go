@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/exchange"
 	"inbox/internal/fault"
 )
 
@@ -84,13 +85,13 @@ func (a *Adapter) Perform(ctx context.Context, payload string, attempt int) ([]L
 	return nil, fault.GiveUp("unknown kind of stored activity", fmt.Errorf("kind %q", job.Kind))
 }
 
-// LaterHost returns the host to which a stored activity goes; empty when it goes nowhere.
-func LaterHost(payload string) string {
+// LaterTo returns where a stored activity goes; without a key it goes nowhere.
+func LaterTo(payload string) exchange.Destination {
 	var job laterJob
 	if json.Unmarshal([]byte(payload), &job) != nil || job.Kind != jobActivity {
-		return ""
+		return exchange.Destination{}
 	}
-	return document.HostOf(job.Inbox)
+	return exchange.Destination{Key: document.HostOf(job.Inbox), Address: job.Inbox}
 }
 
 func (o *outbox) sendStored(ctx context.Context, job laterJob, attempt int) error {

@@ -610,3 +610,38 @@ func TestFollowersOfAGoneInboxAreDropped(t *testing.T) {
 		})
 	}
 }
+
+// TestReachOfAFailure: what one inbox answers, or that it hangs, is not known to be its host's failure; a closed port is.
+func TestReachOfAFailure(t *testing.T) {
+	r := newRig(t)
+	post := func(inbox string) error {
+		_, err := r.adapter.transport.post(t.Context(), outgoing{agent: "echo", actor: r.remote.actor("alice"), inbox: inbox, body: []byte("{}"), attempt: 1})
+		return err
+	}
+	cut := func(http.ResponseWriter) { panic(http.ErrAbortHandler) }
+	for name, c := range map[string]struct {
+		answer func(http.ResponseWriter)
+		want   exchange.Reach
+	}{
+		"gone": {status(410), exchange.ReachRecipient}, "not there": {status(404), exchange.ReachRecipient}, "forbidden": {status(403), exchange.ReachRecipient},
+		"refused": {status(401), exchange.ReachRecipient}, "failed": {status(500), exchange.ReachSession}, "busy": {status(503), exchange.ReachSession},
+		"asks to wait": {status(429), exchange.ReachSession}, "cut": {cut, exchange.ReachSession},
+	} {
+		r.remote.answer(c.answer, c.answer)
+		if err := post(r.remote.actor("alice") + "/inbox"); err == nil || exchange.ReachOf(err) != c.want {
+			t.Errorf("%s: reach %d, want %d: %v", name, exchange.ReachOf(err), c.want, err)
+		}
+	}
+
+	closed := httptest.NewServer(http.NotFoundHandler())
+	closed.Close()
+	if err := post(closed.URL + "/inbox"); err == nil || exchange.ReachOf(err) != exchange.ReachNone {
+		t.Errorf("a closed port: reach %d: %v", exchange.ReachOf(err), err)
+	}
+
+	target := destination{Address: "@ghost@" + document.HostOf(r.remote.base)}
+	_, _, err := r.adapter.outbox.relay(t.Context(), exchange.Reply{ID: "01939f3e-0000-7000-8000-000000000002", Route: json.RawMessage(`{}`), Response: normalized.Response{To: []string{target.Address}}}, target)
+	if err == nil || exchange.ReachOf(err) != exchange.ReachSession {
+		t.Errorf("an account that WebFinger does not know: reach %d: %v", exchange.ReachOf(err), err)
+	}
+}

@@ -3,6 +3,7 @@ package activitypub
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -117,7 +118,7 @@ func (o *outbox) Deliver(ctx context.Context, delivery exchange.Delivery) (excha
 		return exchange.DeliveryReceipt{}, fault.GiveUp("the reply cannot be written as an activity", err)
 	}
 	if err := o.remember(ctx, delivery, target); err != nil {
-		return exchange.DeliveryReceipt{}, fault.RetryIn(0, "our own store did not answer", err)
+		return exchange.DeliveryReceipt{}, storeFailed(err)
 	}
 
 	detail, err := o.transport.post(ctx, outgoing{delivery.Reply.Agent, target.Actor, target.Inbox, body, delivery.Attempt, target.Shared})
@@ -178,11 +179,19 @@ func (o *outbox) allowed(ctx context.Context, agent string, target destination) 
 	blocked, err := o.follows.blocked(ctx, agent, target.Actor)
 	switch {
 	case err != nil:
-		return fault.RetryIn(0, "our own store did not answer", err)
+		return storeFailed(err)
 	case blocked && !target.Shared:
 		return fault.GiveUp("the recipient has blocked this agent", nil)
 	}
 	return nil
+}
+
+// errNotFound is the cause of a look-up that failed, perhaps for this account alone.
+var errNotFound = errors.New("the account was not found")
+
+// storeFailed is no failure of the destination.
+func storeFailed(err error) error {
+	return fault.RetryIn(0, "our own store did not answer", exchange.WithReach(err, exchange.ReachOurs))
 }
 
 const relayNamespace = "activitypub.relay" // reply id → []person
@@ -214,13 +223,13 @@ func (o *outbox) relay(ctx context.Context, reply exchange.Reply, target destina
 			return people, target, nil
 		}
 	}
-	return nil, target, fault.RetryIn(0, target.Address+" could not be found by WebFinger", nil)
+	return nil, target, fault.RetryIn(0, target.Address+" could not be found by WebFinger", exchange.WithReach(errNotFound, exchange.ReachSession))
 }
 
 func (o *outbox) people(ctx context.Context, replyID string, addresses []identity.Address) ([]person, error) {
 	value, found, err := o.options.State.Get(ctx, relayNamespace, replyID)
 	if err != nil {
-		return nil, fault.RetryIn(0, "our own store did not answer", err)
+		return nil, storeFailed(err)
 	}
 
 	var people []person
@@ -232,7 +241,7 @@ func (o *outbox) people(ctx context.Context, replyID string, addresses []identit
 		if one, err := o.actors.resolve(ctx, address); err == nil {
 			people = append(people, one)
 		} else if ctx.Err() != nil {
-			return nil, fault.RetryIn(0, "no time left to find "+address.String(), err)
+			return nil, fault.RetryIn(0, "no time left to find "+address.String(), exchange.WithReach(err, exchange.ReachSession))
 		}
 	}
 	if len(people) < len(addresses) {
@@ -249,7 +258,7 @@ func (o *outbox) keepPeople(ctx context.Context, replyID string, people []person
 
 	current, _, err := o.options.State.PutIfAbsent(ctx, relayNamespace, replyID, value, o.now().Add(knownLife))
 	if err != nil {
-		return nil, fault.RetryIn(0, "our own store did not answer", err)
+		return nil, storeFailed(err)
 	}
 
 	var kept []person

@@ -71,7 +71,7 @@ func (t *transport) post(ctx context.Context, p outgoing) (detail string, err er
 
 	key, err := t.keys.key(ctx, p.agent)
 	if err != nil {
-		return "", fault.RetryIn(0, "our own signing key could not be read", err)
+		return "", fault.RetryIn(0, "our own signing key could not be read", exchange.WithReach(err, exchange.ReachOurs))
 	}
 
 	said, err := t.postEither(ctx, p, target, key)
@@ -152,7 +152,7 @@ func (t *transport) send(
 		err = signature.SignCavage(request, p.body, keyID, key.Private, true)
 	}
 	if err != nil {
-		return answer{}, fault.RetryIn(0, "the activity could not be signed", err)
+		return answer{}, fault.RetryIn(0, "the activity could not be signed", exchange.WithReach(err, exchange.ReachOurs))
 	}
 
 	response, err := t.options.Client.Do(request)
@@ -185,14 +185,6 @@ func (t *transport) classifyNetwork(err error) error {
 	return fault.RetryIn(0, "the server could not be reached", err)
 }
 
-// reachOf is how far an activity came that was answered with a status: a server that fails, or is busy, may do so for all or for this inbox.
-func reachOf(status int) exchange.Reach {
-	if status == http.StatusTooManyRequests || status >= http.StatusInternalServerError {
-		return exchange.ReachSession
-	}
-	return exchange.ReachRecipient
-}
-
 // detailOf returns status and the beginning of the answer's text for the operator.
 func detailOf(response *http.Response) string {
 	text, _ := io.ReadAll(io.LimitReader(response.Body, 400))
@@ -218,7 +210,7 @@ func retryAfter(header string, now time.Time) time.Duration {
 
 // classify decides whether an answer is success, worth another attempt, or final.
 func (t *transport) classify(ctx context.Context, p outgoing, said answer) error {
-	refusal := exchange.WithReach(fmt.Errorf("%s: %s", p.inbox, said.detail), reachOf(said.status))
+	refusal := exchange.WithReach(fmt.Errorf("%s: %s", p.inbox, said.detail), exchange.ReachOfStatus(said.status))
 	switch {
 	case said.status/100 == 2:
 		return nil

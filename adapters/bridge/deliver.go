@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -21,6 +22,7 @@ import (
 	"inbox/internal/clip"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
+	"inbox/internal/safehttp"
 	"inbox/internal/webhooksignature"
 	"inbox/normalized"
 )
@@ -238,6 +240,9 @@ func call(ctx context.Context, web exchange.WebClient, address string, secrets [
 	response, err := web.Do(request)
 	if err != nil {
 		callbacks.WithLabelValues("failed").Inc()
+		if !safehttp.Unconnected(err) {
+			err = exchange.WithReach(err, exchange.ReachSession)
+		}
 		return "", fault.RetryIn(0, "the callback does not answer", err)
 	}
 	defer func() { _ = response.Body.Close() }()
@@ -268,7 +273,8 @@ func callbackAnswer(response *http.Response) (detail string, err error) {
 	}
 
 	callbacks.WithLabelValues("refused").Inc()
-	return "", fault.RetryIn(retryAfter(response.Header), fmt.Sprintf("the callback says %s", response.Status), nil)
+	cause := exchange.WithReach(errors.New("status "+response.Status), exchange.ReachOfStatus(response.StatusCode))
+	return "", fault.RetryIn(retryAfter(response.Header), "the callback says "+response.Status, cause)
 }
 
 // maxRetryAfter bounds how long a callback may put us off.

@@ -492,3 +492,49 @@ func TestInternationalAddresses(t *testing.T) {
 		}
 	}
 }
+
+// TestFailuresAreChargedToTheirRecipients: what the server answers for a mailbox is not the server's, over a smarthost or directly, for one
+// recipient and for several.
+func TestFailuresAreChargedToTheirRecipients(t *testing.T) {
+	k := emailtest.StartSink(t, false, nil, "")
+	refuse := func(at, who string, code int) func(string, string) error {
+		return func(step, argument string) error {
+			if step == at && (who == "" || who == argument) {
+				return &smtp.SMTPError{Code: code, EnhancedCode: smtp.EnhancedCode{code / 100, 2, 2}, Message: "no"}
+			}
+			return nil
+		}
+	}
+	for mode, change := range map[string]func(*Options){
+		"direct":    func(o *Options) { o.Mode, o.Dialer = ModeMX, dialerTo(k.Address) },
+		"smarthost": func(o *Options) { o.Mode, o.Smarthost = ModeSmarthost, "smtp://"+k.Address },
+	} {
+		k.Set(nil)
+		s := start(t, change)
+		s.names.Host("sender.test", "192.0.2.1")
+		one := replyTo(s.question(true, "Cc: two@sender.test"), normalized.Text("x"))
+		both := one
+		both.Response.Cc = []string{"@two@sender.test"}
+		for name, c := range map[string]struct {
+			reply  exchange.Reply
+			refuse func(string, string) error
+			want   exchange.Reach
+		}{
+			"full":             {one, refuse("rcpt", "", 452), exchange.ReachRecipient},
+			"greylisted":       {one, refuse("rcpt", "", 451), exchange.ReachRecipient},
+			"over quota":       {one, refuse("rcpt", "", 552), exchange.ReachRecipient},
+			"all full":         {both, refuse("rcpt", "", 452), exchange.ReachRecipient},
+			"one of two full":  {both, refuse("rcpt", "two@sender.test", 452), exchange.ReachRecipient},
+			"content":          {one, refuse("data", "", 451), exchange.ReachRecipient},
+			"closing":          {one, refuse("rcpt", "", 421), exchange.ReachNone},
+			"sender put off":   {one, refuse("mail", "", 451), exchange.ReachNone},
+			"sender, of two":   {both, refuse("mail", "", 451), exchange.ReachNone},
+			"closing, for two": {both, refuse("rcpt", "", 421), exchange.ReachNone},
+		} {
+			k.Set(c.refuse)
+			if _, err := s.deliver(c.reply); err == nil || exchange.ReachOf(err) != c.want {
+				t.Errorf("%s, %s: reach %d, want %d: %v", mode, name, exchange.ReachOf(err), c.want, err)
+			}
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"inbox/agents/upstream"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/safehttp"
 	"inbox/internal/telemetry"
 )
 
@@ -44,6 +45,9 @@ func (a *Agent) Hear(ctx context.Context, event exchange.AgentEvent) error {
 	request.Header.Set(SignatureHeader, a.options.signatures(body))
 	response, err := a.options.Client.Do(request)
 	if err != nil {
+		if !safehttp.Unconnected(err) {
+			err = exchange.WithReach(err, exchange.ReachSession)
+		}
 		return fault.RetryIn(0, "the webhook cannot be reached", err)
 	}
 
@@ -55,5 +59,6 @@ func (a *Agent) Hear(ctx context.Context, event exchange.AgentEvent) error {
 		return upstream.NotUsable(errors.New("the webhook does not take events: " + response.Status))
 	}
 
-	return fault.RetryIn(0, "the webhook answered "+response.Status, fmt.Errorf("event %s: %s", event.ID, response.Status))
+	cause := exchange.WithReach(fmt.Errorf("event %s: %s", event.ID, response.Status), exchange.ReachOfStatus(response.StatusCode))
+	return fault.RetryIn(0, "the webhook answered "+response.Status, cause)
 }

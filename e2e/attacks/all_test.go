@@ -35,6 +35,7 @@ var attacks = []struct {
 	{(*watched).manySessions, false}, {(*watched).wanderingGuest, false},
 	{(*watched).hugeMails, false}, {(*watched).heldMails, true},
 	{(*watched).namesake, false},
+	{(*watched).poisonousMails, true}, {(*watched).poisonousCaller, true}, {(*watched).heavyMessage, true}, {(*watched).fullMailboxes, true}, {(*watched).deadInbox, true},
 	{(*watched).metrics, false}, {(*watched).borrowedName, false}, {(*watched).capturedMessage, false}, {(*watched).capturedDeed, false},
 }
 
@@ -79,7 +80,7 @@ func attacked(t *testing.T, kind string, tried ...func(*watched)) []*row {
 	var w *watched
 	t.Run("server", func(t *testing.T) {
 		shop := openShop(t)
-		configured := agents + private + scripted(t, "parrot", "unverified = \"answer\"\n", parrot) + shop.agent(t)
+		configured := agents + private + scripted(t, "parrot", "unverified = \"answer\"\n", parrot) + brittle(t) + shop.agent(t)
 		w = begin(t, settings{database: database(t, kind), agents: configured, more: connector + shop.payments()}).watch()
 		w.shop = shop
 		for _, attack := range tried {

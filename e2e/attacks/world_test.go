@@ -37,6 +37,7 @@ type world struct {
 	authority *load.Authority
 	roots     *x509.CertPool
 	replies   *replies
+	sink      *load.Sink // of all mail that leaves
 
 	mu        sync.Mutex
 	addresses int
@@ -62,6 +63,7 @@ func begin(t *testing.T, wanted settings) *world {
 	w.roots = x509.NewCertPool()
 	w.roots.AppendCertsFromPEM(must(os.ReadFile(w.authority.File))(t))
 	sink := must(load.NewSink("127.0.0.1:0", func(mail load.Received) { w.replies.arrived(mail.Field("In-Reply-To"), mail.At) }))(t)
+	w.sink = sink
 	t.Cleanup(sink.Close)
 	certificate, key, err := w.authority.Issue(domain)
 	if err != nil {

@@ -50,3 +50,25 @@ func TestTallyIsBounded(t *testing.T) {
 		t.Errorf("%d causes are kept", got)
 	}
 }
+
+// TestShares: who failed less has a smaller share, however many names the others have.
+func TestShares(t *testing.T) {
+	var tally blame.Tally
+	for i := range 5 {
+		tally.Add(blame.Cause{Sender: fmt.Sprint("forged", i), Network: fmt.Sprint("network", i), Domain: fmt.Sprint("domain", i)})
+		tally.Add(blame.Cause{Sender: fmt.Sprint("mallory", i), Account: "evil.example"})
+	}
+	honest := blame.Cause{Sender: "ana", Account: "good.example"}
+	tally.Add(honest)
+	for name, other := range map[string]blame.Cause{
+		"another forged sender":      {Sender: "new", Network: "new", Domain: "new"},
+		"another one of that domain": {Sender: "new", Account: "evil.example"},
+	} {
+		if tally.ShareOf(honest).Compare(tally.ShareOf(other)) >= 0 {
+			t.Errorf("%s is asked before who failed once", name)
+		}
+	}
+	if fresh := (blame.Cause{Sender: "bob", Account: "new.example"}); tally.ShareOf(fresh).Compare(tally.ShareOf(honest)) >= 0 {
+		t.Error("who never failed is not asked before who failed once")
+	}
+}

@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -150,160 +149,44 @@ func (s *Service) Alive(ctx context.Context, channel, key string) {
 	s.breakers.success(conditionKey(channel, key))
 }
 
-// worsened makes the row of a failure, where there is something new to write: the first failure of a day, a pause, or
-// an open breaker. Everything else stays in memory.
+// worsened counts a failure that the destination may have caused, and makes its row, where there is something new to write: the first
+// failure of a day that no recipient can have caused, a pause, or an open breaker. Everything else stays in memory.
 func (s *Service) worsened(record Record, reason string, cause error, now time.Time) (Condition, bool) {
-	key, retryAfter := conditionKey(record.Channel, record.Key), fault.Of(cause).RetryAfter
+	key, limit := conditionKey(record.Channel, record.Key), longest(s.schedule(record.Channel))
 	failure := Condition{Channel: record.Channel, Key: record.Key, FailedDay: dayOf(now), Reason: reason, UpdatedAt: now}
-	blamed, limit := "", longest(s.schedule(record.Channel))
-	if record.Address != "" && exchange.ReachOf(cause) == exchange.ReachSession {
-		blamed = record.Address
+	blamed, asked := "", s.asked(record, cause)
+	if exchange.ReachOf(cause) == exchange.ReachSession {
+		blamed = record.recipient
 	}
-	s.breakers.failure(recipientKey(record), now, limit, "")
-	until, opened := s.breakers.failure(key, now, limit, blamed)
-	failure.Opened, failure.PausedUntil = opened, until
+	pause, opened := s.breakers.failure(key, failedOnce{at: now, blamed: blamed, asked: asked}, limit)
+	failure.Opened, failure.PausedUntil = opened, pause
 
-	if asked := now.Add(retryAfter); retryAfter > 0 && s.limits(record.Channel).WaitsTogether && asked.After(failure.PausedUntil) {
-		failure.PausedUntil = asked
+	if blamed != "" {
+		s.recipients.failure(recipientKey(record), failedOnce{at: now, asked: asked}, limit)
 	}
 
 	s.conditions.mu.Lock()
 	known, found := s.conditions.known[key]
 	s.conditions.mu.Unlock()
-	if found && known.FailedDay == failure.FailedDay && !failure.PausedUntil.After(known.PausedUntil) {
-		return failure, false
-	}
+	newDay := blamed == "" && (!found || known.FailedDay != failure.FailedDay)
+	return failure, newDay || failure.PausedUntil.After(known.PausedUntil)
+}
 
-	return failure, true
+// asked is how long the peer asks for a pause that holds for all deliveries to it.
+func (s *Service) asked(record Record, cause error) time.Duration {
+	if !s.limits(record.Channel).WaitsTogether {
+		return 0
+	}
+	return fault.Of(cause).RetryAfter
 }
 
 // recipientKey names one recipient of a destination, who has a breaker of their own: what they cause stops no one else there.
 func recipientKey(record Record) string {
-	return conditionKey(record.Channel, record.Key) + " " + record.Address
+	return conditionKey(record.Channel, record.Key) + " " + record.recipient
 }
 
-const (
-	failureLimit  = 5                // failures inside failureWindow open the breaker
-	failureWindow = 10 * time.Minute //
-	probeTime     = time.Minute      // a probe that reported nothing in this time was cut off; another may go
-	maxKeys       = 10000            // remembered destinations; beyond it the idle ones are forgotten
-)
-
-var pauses = []time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute}
-
-// breakers pause destinations that keep failing, so that one dead host does not eat the workers. Failures are counted
-// in memory; an open breaker is a Condition too, so that other nodes and a restart know it.
-type breakers struct {
-	mu   sync.Mutex
-	keys map[string]*breaker
-}
-
-type breaker struct {
-	failures []failure
-	opened   int // how often it opened in a row
-	until    time.Time
-	probing  time.Time // when the one attempt after a pause began; zero = none
-}
-
-// failure is one that counts. Those that a recipient may have caused count once for each recipient.
-type failure struct {
-	at     time.Time
-	blamed string // the recipient; empty = the destination
-}
-
-func newBreakers() *breakers { return &breakers{keys: map[string]*breaker{}} }
-
-// pause returns how long to wait before the next attempt to the key; zero = go. After a pause one probe goes through.
-func (b *breakers) pause(key string, now time.Time) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	state, ok := b.keys[key]
-	if !ok || state.opened == 0 {
-		return 0
-	}
-	if wait := state.until.Sub(now); wait > 0 {
-		return wait
-	}
-	if now.Sub(state.probing) < probeTime {
-		return time.Second
-	}
-
-	state.probing = now
-	return 0
-}
-
-// adopt takes over what another node, or this one before it stopped, knew of a key.
-func (b *breakers) adopt(key string, opened int, until, now time.Time) {
-	if opened == 0 {
-		return
-	}
-
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	state, ok := b.keys[key]
-	if !ok {
-		b.makeRoom(now)
-		state = &breaker{}
-		b.keys[key] = state
-	}
-	if opened > state.opened {
-		state.opened, state.until, state.failures = opened, until, nil
-	}
-}
-
-func (b *breakers) success(key string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.keys, key)
-}
-
-// failure counts; limit bounds the pause, so that a short retry schedule is not outlasted by the breaker, and blamed is the recipient who may
-// have caused it. It returns until when, and for how often in a row, the breaker is open; both are zero while it is closed.
-func (b *breakers) failure(key string, now time.Time, limit time.Duration, blamed string) (until time.Time, opened int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	state, ok := b.keys[key]
-	if !ok {
-		b.makeRoom(now)
-		state = &breaker{}
-		b.keys[key] = state
-	}
-
-	state.failures = recent(state.failures, now)
-	if known := slices.ContainsFunc(state.failures, func(f failure) bool { return f.blamed == blamed }); blamed == "" || !known {
-		state.failures = append(state.failures, failure{now, blamed})
-	}
-	if state.probing.IsZero() && len(state.failures) < failureLimit {
-		return state.until, state.opened
-	}
-
-	state.until = now.Add(min(pauses[min(state.opened, len(pauses)-1)], limit))
-	state.opened++
-	state.probing = time.Time{}
-	state.failures = nil
-	return state.until, state.opened
-}
-
-func recent(failures []failure, now time.Time) []failure {
-	return slices.DeleteFunc(failures, func(f failure) bool { return now.Sub(f.at) >= failureWindow })
-}
-
-// makeRoom forgets closed breakers, and when that is not enough any one.
-func (b *breakers) makeRoom(now time.Time) {
-	if len(b.keys) < maxKeys {
-		return
-	}
-
-	for key, state := range b.keys {
-		if now.After(state.until) && len(recent(state.failures, now)) == 0 {
-			delete(b.keys, key)
-		}
-	}
-
-	for key := range b.keys {
-		if len(b.keys) < maxKeys {
-			return
-		}
-		delete(b.keys, key)
-	}
+// recipientOf is who may have caused a failure of a delivery: the address together with the sender of the question, because many share an
+// address, such as the inbox of a server, and what they wrote is in the answer.
+func recipientOf(record Record, reply exchange.Reply) string {
+	return record.Address + " " + reply.Message.Sender.Principal()
 }

@@ -83,7 +83,7 @@ var errDown = errors.New("connection refused")
 func tries(t *testing.T, s *Service, times int, result error) (reached int) {
 	t.Helper()
 	for range times {
-		err := s.Guard(t.Context(), queue.Job{Attempt: 1}, fediverse, host, func(context.Context) error { reached++; return result })
+		err := s.Guard(t.Context(), queue.Job{Attempt: 1}, fediverse, exchange.Destination{Key: host}, func(context.Context) error { reached++; return result })
 		if err == nil && result != nil {
 			t.Error("a failure was no failure")
 		}
@@ -126,7 +126,7 @@ func TestRevivalByInbound(t *testing.T) {
 			tries(t, s, 1, errDown)
 			<-time.After(24 * time.Hour)
 		}
-		err := s.Guard(t.Context(), queue.Job{Attempt: 1}, fediverse, host, func(context.Context) error {
+		err := s.Guard(t.Context(), queue.Job{Attempt: 1}, fediverse, exchange.Destination{Key: host}, func(context.Context) error {
 			t.Error("an attempt to a dead destination")
 			return nil
 		})
@@ -171,7 +171,7 @@ func TestRatePerHost(t *testing.T) {
 		begun := time.Now()
 		var at []time.Duration
 		for range 11 {
-			if err := s.Guard(t.Context(), queue.Job{Attempt: 1}, fediverse, host, func(context.Context) error {
+			if err := s.Guard(t.Context(), queue.Job{Attempt: 1}, fediverse, exchange.Destination{Key: host}, func(context.Context) error {
 				at = append(at, time.Since(begun))
 				return nil
 			}); err != nil {
@@ -184,7 +184,7 @@ func TestRatePerHost(t *testing.T) {
 			}
 		}
 		other := time.Now()
-		if err := s.Guard(t.Context(), queue.Job{Attempt: 1}, fediverse, "other.example", func(context.Context) error { return nil }); err != nil || time.Since(other) != 0 {
+		if err := s.Guard(t.Context(), queue.Job{Attempt: 1}, fediverse, exchange.Destination{Key: "other.example"}, func(context.Context) error { return nil }); err != nil || time.Since(other) != 0 {
 			t.Errorf("another server waited %v: %v", time.Since(other), err)
 		}
 	})
@@ -213,12 +213,12 @@ func TestSlotsBoundOneHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := limited(newShared(), exchange.DeliveryLimits{Concurrency: 1})
 		nothing := func(context.Context) error { return nil }
-		err := s.Guard(t.Context(), queue.Job{Attempt: 1}, fediverse, host, func(ctx context.Context) error {
+		err := s.Guard(t.Context(), queue.Job{Attempt: 1}, fediverse, exchange.Destination{Key: host}, func(ctx context.Context) error {
 			begun := time.Now()
-			if err := s.Guard(ctx, queue.Job{Attempt: 1}, fediverse, host, nothing); err == nil || time.Since(begun) != slotWait {
+			if err := s.Guard(ctx, queue.Job{Attempt: 1}, fediverse, exchange.Destination{Key: host}, nothing); err == nil || time.Since(begun) != slotWait {
 				t.Errorf("second attempt: %v after %v", err, time.Since(begun))
 			}
-			return s.Guard(ctx, queue.Job{Attempt: 1}, fediverse, "other.example", nothing)
+			return s.Guard(ctx, queue.Job{Attempt: 1}, fediverse, exchange.Destination{Key: "other.example"}, nothing)
 		})
 		if err != nil || s.perKey.InUse() != 0 {
 			t.Errorf("%v, %d keys left over", err, s.perKey.InUse())
@@ -229,27 +229,27 @@ func TestSlotsBoundOneHost(t *testing.T) {
 func TestBreakerPausesAFailingKey(t *testing.T) {
 	b, now := newBreakers(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i := range failureLimit {
-		if wait := b.pause("a", now); wait != 0 {
+		if wait := b.pause("a", "", now); wait != 0 {
 			t.Fatalf("paused after %d failures", i)
 		}
-		b.failure("a", now, time.Hour, "")
+		b.failure("a", failedOnce{at: now}, time.Hour)
 	}
-	if wait := b.pause("a", now); wait != time.Minute {
+	if wait := b.pause("a", "", now); wait != time.Minute {
 		t.Fatalf("pause %v, want 1m", wait)
 	}
-	if wait := b.pause("b", now); wait != 0 {
+	if wait := b.pause("b", "", now); wait != 0 {
 		t.Fatal("another key is paused")
 	}
 	now = now.Add(time.Minute)
-	if b.pause("a", now) != 0 || b.pause("a", now) == 0 {
+	if b.pause("a", "", now) != 0 || b.pause("a", "", now) == 0 {
 		t.Fatal("after the pause exactly one probe may go")
 	}
-	b.failure("a", now, time.Hour, "")
-	if wait := b.pause("a", now); wait != 5*time.Minute {
+	b.failure("a", failedOnce{at: now}, time.Hour)
+	if wait := b.pause("a", "", now); wait != 5*time.Minute {
 		t.Fatalf("second pause %v, want 5m", wait)
 	}
 	b.success("a")
-	if b.pause("a", now) != 0 {
+	if b.pause("a", "", now) != 0 {
 		t.Fatal("paused after a success")
 	}
 }
@@ -257,10 +257,10 @@ func TestBreakerPausesAFailingKey(t *testing.T) {
 func TestBreakerForgetsOldFailures(t *testing.T) {
 	b, now := newBreakers(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for range 2 * failureLimit {
-		b.failure("a", now, time.Hour, "")
+		b.failure("a", failedOnce{at: now}, time.Hour)
 		now = now.Add(failureWindow / 2)
 	}
-	if b.pause("a", now) != 0 {
+	if b.pause("a", "", now) != 0 {
 		t.Fatal("failures that are far apart opened the breaker")
 	}
 }
@@ -268,7 +268,7 @@ func TestBreakerForgetsOldFailures(t *testing.T) {
 func TestBreakersAreBounded(t *testing.T) {
 	b, now := newBreakers(), time.Now()
 	for i := range maxKeys + 50 {
-		b.failure(time.Duration(i).String(), now, time.Hour, "")
+		b.failure(time.Duration(i).String(), failedOnce{at: now}, time.Hour)
 	}
 	if len(b.keys) > maxKeys {
 		t.Fatalf("%d keys are remembered", len(b.keys))

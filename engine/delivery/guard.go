@@ -7,16 +7,17 @@ import (
 	"sync"
 	"time"
 
+	"inbox/exchange"
 	"inbox/internal/clock"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 )
 
 // Guard makes an attempt of other work for a destination under the rules of deliveries: it waits while the destination
-// is paused or busy, counts failures, and repeats on the channel's schedule. job.Attempt counts. The work's errors are
-// classed with fault.RetryIn and fault.GiveUp.
-func (s *Service) Guard(ctx context.Context, job queue.Job, channel, key string, work func(context.Context) error) error {
-	record := Record{Channel: channel, Key: key}
+// is paused or busy, counts failures, and repeats on the channel's schedule. to.Address is whom or what the work is for behind the
+// destination, who pays for what they cause (exchange.Reach). job.Attempt counts. The work's errors are classed with fault.RetryIn and fault.GiveUp.
+func (s *Service) Guard(ctx context.Context, job queue.Job, channel string, to exchange.Destination, work func(context.Context) error) error {
+	record := Record{Channel: channel, Key: to.Key, recipient: to.Address}
 	leave, dead, err := s.enter(ctx, record)
 	switch {
 	case dead != nil:
@@ -41,13 +42,13 @@ func (s *Service) judge(ctx context.Context, job queue.Job, record Record, err e
 		return err
 	}
 
+	if failure := s.also(ctx, s.failed(ctx, record, reasonOf(err), err)); failure != nil {
+		s.options.Logger.WarnContext(ctx, "a failing destination could not be noted", "destination", record.Key, "error", failure)
+	}
+
 	f, schedule := fault.Of(err), s.schedule(record.Channel)
 	if f.Permanent || job.Attempt > len(schedule) {
 		return queue.GiveUp(f.Public, err)
-	}
-
-	if failure := s.also(ctx, s.failed(ctx, record, reasonOf(err), err)); failure != nil {
-		s.options.Logger.WarnContext(ctx, "a failing destination could not be noted", "destination", record.Key, "error", failure)
 	}
 
 	return queue.RetryAfter(max(jitter(schedule[job.Attempt-1]), f.RetryAfter, time.Millisecond), err)
@@ -81,42 +82,84 @@ func (s *Service) enter(ctx context.Context, record Record) (leave func(), dead,
 		}
 	}
 
-	wait := time.Duration(0)
-	if record.Address != "" { // before the destination's, whose probe is for those who may go
-		wait = s.breakers.pause(recipientKey(record), now)
-	}
-	if wait == 0 {
-		wait = s.breakers.pause(key, now)
-	}
-	if wait > 0 {
+	if wait := s.pause(record, now); wait > 0 {
 		attempts.WithLabelValues(channel, "paused").Inc()
 		return nil, nil, queue.SnoozeFor(wait + rand.N(time.Second))
 	}
 
-	waiting, cancel := context.WithTimeout(ctx, slotWait)
-	release, err := s.perKey.Acquire(waiting, key, limits.Concurrency)
-	cancel()
-	if err != nil {
-		return nil, nil, queue.SnoozeFor(time.Second + rand.N(time.Second))
+	if leave, err = s.slot(ctx, record, limits, now); err != nil { // what is not tried is no probe
+		s.breakers.leave(key)
+		s.recipients.leave(recipientKey(record))
 	}
+	return leave, nil, err
+}
+
+// pause asks the breaker of the recipient, and then that of the destination, whose probe is for those who may go.
+func (s *Service) pause(record Record, now time.Time) (wait time.Duration) {
+	recipient := recipientKey(record)
+	if record.recipient != "" {
+		wait = s.recipients.pause(recipient, "", now)
+	}
+	if wait > 0 {
+		return wait
+	}
+	if wait = s.breakers.pause(conditionKey(record.Channel, record.Key), record.recipient, now); wait > 0 {
+		s.recipients.leave(recipient)
+	}
+	return wait
+}
+
+// slot waits for what bounds the attempts to a destination and those of the node. Its error holds the job back.
+func (s *Service) slot(ctx context.Context, record Record, limits exchange.DeliveryLimits, now time.Time) (leave func(), err error) {
+	release, err := s.place(ctx, record, limits.Concurrency)
+	if err != nil {
+		return nil, queue.SnoozeFor(time.Second + rand.N(time.Second))
+	}
+
+	key := conditionKey(record.Channel, record.Key)
 
 	wait, ok := s.rate.take(key, limits.PerSecond, limits.Burst, now, slotWait)
 	if !ok {
 		release()
-		return nil, nil, queue.SnoozeFor(wait + rand.N(wait/4+1))
+		return nil, queue.SnoozeFor(wait + rand.N(wait/4+1))
 	}
 	if err := clock.Sleep(ctx, wait); err != nil {
 		release()
-		return nil, nil, err
+		return nil, err
 	}
 
 	leaveActive, err := s.active.take(ctx)
 	if err != nil {
 		release()
-		return nil, nil, err
+		return nil, err
 	}
 
-	return func() { leaveActive(); release() }, nil, nil
+	return func() { leaveActive(); release() }, nil
+}
+
+// place takes one of the places of a destination. One recipient leaves a place to others, and all for whom attempts failed lately leave them
+// half: each of theirs may last as long as an attempt can.
+func (s *Service) place(ctx context.Context, record Record, most int) (release func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, slotWait)
+	defer cancel()
+	if record.recipient == "" {
+		return s.perKey.Acquire(ctx, conditionKey(record.Channel, record.Key), most)
+	}
+
+	share, shared := recipientKey(record), max(1, most-1)
+	if s.recipients.failing(share, time.Now()) {
+		share, shared = conditionKey(record.Channel, record.Key)+" ", max(1, most/2)
+	}
+	leaveShare, err := s.perKey.Acquire(ctx, share, shared)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := s.perKey.Acquire(ctx, conditionKey(record.Channel, record.Key), most)
+	if err != nil {
+		leaveShare()
+		return nil, err
+	}
+	return func() { leave(); leaveShare() }, nil
 }
 
 // rateLimiter spaces the attempts to one key: so many in a second, and as many at once when it was quiet before.

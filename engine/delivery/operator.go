@@ -150,6 +150,7 @@ func (s *Service) Close(ctx context.Context, channel, key string) error {
 
 	s.conditions.forget(channel, key)
 	s.breakers.success(conditionKey(channel, key))
+	s.recipients.forget(conditionKey(channel, key) + " ")
 	return nil
 }
 

@@ -65,7 +65,8 @@ const settleTime = 5 * time.Second
 // Service runs deliveries. Its Run method is the queue handler of JobKind.
 type Service struct {
 	options    Options
-	breakers   *breakers
+	breakers   *breakers // of destinations
+	recipients *breakers // of one recipient of a destination, apart: many recipients push out no destination
 	conditions *conditions
 	rate       *rateLimiter
 	active     activeSemaphore
@@ -87,7 +88,7 @@ func New(options Options) *Service {
 
 	open := newBreakers()
 	s := &Service{
-		options: options, breakers: open, conditions: newConditions(options.Store, open.success), rate: newRateLimiter(),
+		options: options, breakers: open, recipients: newBreakers(), conditions: newConditions(options.Store, open.success), rate: newRateLimiter(),
 		fresh: newFresh(),
 	}
 
@@ -205,6 +206,7 @@ func (s *Service) guarded(ctx context.Context, job queue.Job, p pending, channel
 		return s.drop(ctx, job, p.record, p.reply, reason)
 	}
 
+	p.record.recipient = recipientOf(p.record, p.reply)
 	leave, dead, err := s.enter(ctx, p.record)
 	switch {
 	case dead != nil:
@@ -299,7 +301,7 @@ func (s *Service) delivered(ctx context.Context, job queue.Job, record Record, r
 
 // recovered forgets the failures of a destination that took something. nil = there is nothing to forget in the store.
 func (s *Service) recovered(ctx context.Context, record Record) func(Tx) error {
-	s.breakers.success(recipientKey(record))
+	s.recipients.success(recipientKey(record))
 	return s.works(ctx, record.Channel, record.Key)
 }
 
@@ -320,17 +322,22 @@ func (s *Service) finish(
 	reason := reasonOf(cause)
 	f := fault.Of(cause)
 	schedule := s.schedule(record.Channel)
+	worse := s.failed(ctx, record, reason, cause)
 	if f.Permanent || record.Attempt > len(schedule) {
 		attempts.WithLabelValues(record.Channel, "dead").Inc()
 		return s.settle(ctx, job, record, reply, Move{
 			ID: record.ID, From: unfinished, To: StateDead, Reason: reason, Attempt: record.Attempt, Returned: receipt.Refused, Done: receipt.Done,
 			Event: event(exchange.EventDeliveryDead, eventBody{Destination: record.Address, Reason: reason, Action: record.Action}),
 		}, queue.Outcome{Kind: queue.Done}, func(tx Tx) error {
+			if worse != nil {
+				if err := worse(tx); err != nil {
+					return err
+				}
+			}
 			return s.tell(ctx, tx, record, reply, exchange.EventDeliveryDead, record.Address, reason)
 		})
 	}
 
-	worse := s.failed(ctx, record, reason, cause)
 	attempts.WithLabelValues(record.Channel, "retry").Inc()
 	at := time.Now().Add(max(jitter(schedule[record.Attempt-1]), f.RetryAfter))
 	return s.settle(ctx, job, record, reply, Move{
@@ -341,12 +348,20 @@ func (s *Service) finish(
 
 // failed counts a failure of a destination. nil = there is nothing new for the store.
 func (s *Service) failed(ctx context.Context, record Record, reason string, cause error) func(Tx) error {
-	if record.Address != "" && exchange.ReachOf(cause) == exchange.ReachRecipient {
-		s.breakers.failure(recipientKey(record), time.Now(), longest(s.schedule(record.Channel)), "")
+	now, passes := time.Now(), !fault.Of(cause).Permanent
+	switch reach := exchange.ReachOf(cause); {
+	case reach == exchange.ReachOurs:
+		return nil
+	case reach == exchange.ReachRecipient:
+		if passes && record.recipient != "" {
+			s.recipients.failure(recipientKey(record), failedOnce{at: now, asked: s.asked(record, cause)}, longest(s.schedule(record.Channel)))
+		}
 		return s.works(ctx, record.Channel, record.Key)
+	case !passes:
+		return nil
 	}
 
-	failure, news := s.worsened(record, reason, cause, time.Now())
+	failure, news := s.worsened(record, reason, cause, now)
 	if !news {
 		return nil
 	}

@@ -56,6 +56,8 @@ type Record struct {
 	Done      []string  `json:"done,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
+
+	recipient string // who pays for what they cause (recipientOf); it is not stored
 }
 
 // kind is the queue kind of the record's job.

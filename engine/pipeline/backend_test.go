@@ -35,6 +35,7 @@ type backEnd struct {
 	failure  error // nil = it answers
 	poison   string
 	poisoned error // what it fails with at a poisoned message; nil = 500
+	hangs    bool  // at a poisoned message
 	calls    []time.Time
 	answered []string
 	at       []time.Time
@@ -49,7 +50,7 @@ func (b *backEnd) fail(with error) {
 	b.failure = with
 }
 
-func (b *backEnd) Handle(_ context.Context, turn agents.Turn) iter.Seq2[normalized.Delta, error] {
+func (b *backEnd) Handle(ctx context.Context, turn agents.Turn) iter.Seq2[normalized.Delta, error] {
 	return func(yield func(normalized.Delta, error) bool) {
 		b.mu.Lock()
 		b.calls = append(b.calls, time.Now())
@@ -61,7 +62,12 @@ func (b *backEnd) Handle(_ context.Context, turn agents.Turn) iter.Seq2[normaliz
 			b.answered, b.at = append(b.answered, turn.Message.ID), append(b.at, time.Now())
 			b.ages = append(b.ages, time.Since(turn.AcceptedAt))
 		}
+		hangs := b.hangs && b.poison != "" && strings.Contains(turn.Message.ID, b.poison)
 		b.mu.Unlock()
+		if hangs {
+			<-ctx.Done()
+			failure = context.Cause(ctx)
+		}
 		if failure != nil {
 			yield(normalized.Delta{}, failure)
 			return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -14,9 +15,12 @@ import (
 	"inbox/agents"
 	"inbox/agents/upstream"
 	"inbox/engine/moderation"
+	"inbox/engine/pipeline"
+	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
+	"inbox/internal/queue"
 	"inbox/normalized"
 )
 
@@ -142,17 +146,35 @@ func TestBacklogGoesWhenTheProgramIsBack(t *testing.T) {
 				if _, answered := program.counts(); answered != senders*each {
 					t.Errorf("%d of %d messages were answered within 20 seconds", answered, senders*each)
 				}
-				last := map[int]string{}
-				for _, id := range program.answered {
-					var number int
-					if _, err := fmt.Sscanf(id, "m%03d", &number); err != nil {
-						t.Fatal(err)
-					}
-					if before := last[number%senders]; before > id {
-						t.Errorf("%s was answered after %s", id, before)
-					}
-					last[number%senders] = id
+				program.inOrder(t, senders, senders*each)
+				r.stop()
+			})
+		})
+	}
+}
+
+// TestGatewayOfAProgramThatIsDown: a gateway answers for a program that is down, as it would for one message. The program is found within
+// seconds after its return, and the backlog goes in the order of each sender.
+func TestGatewayOfAProgramThatIsDown(t *testing.T) {
+	for _, outage := range []time.Duration{30 * time.Second, 8 * time.Minute} {
+		t.Run(outage.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				program := &backEnd{failure: upstream.Status(502, 0, errors.New("bad gateway"))}
+				r := startOutage(t, "sqlite", program, agents.Settings{TimeLimit: 5 * time.Minute}, func(r *outageRig) { r.looked = true })
+				began := time.Now()
+				const senders, each = 20, 3
+				for i := range senders * each {
+					r.receive(t, ofDomain(fmt.Sprintf("sender%02d.example", i%senders), fmt.Sprintf("m%03d", i)))
+					pass(100 * time.Millisecond)
 				}
+				pass(outage - time.Since(began))
+				program.fail(nil)
+				pass(20 * time.Second)
+				if _, answered := program.counts(); answered < 15 {
+					t.Errorf("%d messages were answered within 20 seconds", answered)
+				}
+				pass(20 * time.Second)
+				program.inOrder(t, senders, senders*each)
 				r.stop()
 			})
 		})
@@ -204,7 +226,7 @@ func TestProgramThatFailsForAll(t *testing.T) {
 		if down := r.audited("backend:down"); len(down) != 1 {
 			t.Errorf("it is on record %d times that the program is down", len(down))
 		}
-		if calls, _ := program.counts(); calls > 60 {
+		if calls, _ := program.counts(); calls > 100 {
 			t.Errorf("%d calls in eleven minutes", calls)
 		}
 
@@ -219,5 +241,241 @@ func TestProgramThatFailsForAll(t *testing.T) {
 			t.Errorf("%d answers", len(program.answered))
 		}
 		r.stop()
+	})
+}
+
+// TestOrderHoldsOnTwoNodes: the backlog of each sender goes in order although either node has a part of it, and what arrives once the
+// program is back overtakes none of it.
+func TestOrderHoldsOnTwoNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		program := &backEnd{failure: errRefused}
+		looked := func(r *outageRig) { r.looked = true }
+		r := startOutage(t, "sqlite", program, agents.Settings{}, looked)
+		other := *r
+		other.start()
+		const senders, each = 20, 3
+		bring := func(i int) {
+			node := r
+			if i%7 > 3 {
+				node = &other
+			}
+			node.receive(t, ofDomain(fmt.Sprintf("sender%02d.example", i%senders), fmt.Sprintf("m%03d", i)))
+			pass(100 * time.Millisecond)
+		}
+		for i := range senders * each {
+			bring(i)
+		}
+		pass(8 * time.Minute)
+		program.fail(nil)
+		for i := range senders { // while the backlog goes
+			bring(senders*each + i)
+			pass(200 * time.Millisecond)
+		}
+		pass(20 * time.Second)
+		program.inOrder(t, senders, senders*(each+1))
+		other.stop()
+		r.stop()
+	})
+}
+
+// inOrder demands that all messages were answered, m000 and so on of senders in turn, those of each sender in order.
+func (b *backEnd) inOrder(t *testing.T, senders, all int) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.answered) != all {
+		t.Errorf("%d of %d messages were answered", len(b.answered), all)
+	}
+	last := map[int]int{}
+	for _, id := range b.answered {
+		var number int
+		if _, err := fmt.Sscanf(id, "m%03d", &number); err != nil {
+			t.Fatal(err)
+		}
+		if before, is := last[number%senders]; is && before > number {
+			t.Errorf("m%03d was answered after m%03d", number, before)
+		}
+		last[number%senders] = number
+	}
+}
+
+// TestOneSendersBacklogIsFoundAtOnce: of many messages of one sender the oldest is the probe, wherever its place is.
+func TestOneSendersBacklogIsFoundAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		program := &backEnd{failure: errRefused}
+		r := startOutage(t, "sqlite", program, agents.Settings{TimeLimit: 5 * time.Minute}, func(r *outageRig) { r.looked = true })
+		for i := range 150 {
+			r.receive(t, ofDomain("sender.example", fmt.Sprintf("m%03d", i)))
+			pass(100 * time.Millisecond)
+		}
+		pass(3 * time.Minute)
+		program.fail(nil)
+		pass(15 * time.Second)
+		if _, answered := program.counts(); answered < 1 {
+			t.Errorf("%d messages were answered within 15 seconds after its return", answered)
+		}
+		pass(3 * time.Minute)
+		program.inOrder(t, 1, 150)
+		r.stop()
+	})
+}
+
+// TestOneMessageOpensAndIsAskedAgain: a program without a connection is looked for after the failures of a single message.
+func TestOneMessageOpensAndIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		program := &backEnd{failure: errRefused}
+		r := startOutage(t, "sqlite", program, agents.Settings{TimeLimit: 2 * time.Minute}, func(r *outageRig) { r.looked = true })
+		id := r.receive(t, ofDomain("sender.example", "only")).TurnID
+		pass(20 * time.Second)
+		program.fail(nil)
+		pass(10 * time.Second)
+		if turn := r.turn(id); turn.State != exchange.StateAnswered || len(r.audited("backend:down")) != 1 {
+			t.Errorf("ten seconds after the program is back the message is %s", turn.State)
+		}
+		r.stop()
+	})
+}
+
+// TestHungRunsKeepNoOneWaiting: a message at which the program hangs is tried beside an open breaker, and as its probe. Others, also those of
+// its domain, are answered within seconds, as are those who failed once.
+func TestHungRunsKeepNoOneWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		program := &backEnd{poison: "poison", hangs: true}
+		r := startOutage(t, "sqlite", program, agents.Settings{TimeLimit: 5 * time.Minute}, nil)
+		program.fail(upstream.Status(500, 0, errors.New("it is broken")))
+		unlucky := r.receive(t, ofDomain("unlucky.example", "unlucky")).TurnID
+		for i := range 3 {
+			r.receive(t, ofDomain(fmt.Sprintf("mallory%d.example", i), fmt.Sprint("first", i)))
+		}
+		pass(time.Second)
+		program.fail(nil)
+		for i := range 5 {
+			r.receive(t, by(normalized.ViaEmail, fmt.Sprint("mallory", i), fmt.Sprint("poison", i), fmt.Sprint("poison", i)))
+			r.receive(t, ofDomain(fmt.Sprintf("mallory%d.example", i), fmt.Sprint("poison again", i)))
+		}
+		if down := r.audited("backend:down"); len(down) != 1 {
+			t.Fatalf("the breaker is not open: %+v", down)
+		}
+		neighbour := r.receive(t, by(normalized.ViaEmail, "ana", "honest", "honest")).TurnID
+		pass(30 * time.Second)
+		for who, id := range map[string]string{"one of the same domain": neighbour, "one who failed once": unlucky} {
+			if turn := r.turn(id); turn.State != exchange.StateAnswered {
+				t.Errorf("%s is %s after 30 seconds", who, turn.State)
+			}
+		}
+		r.stop()
+	})
+}
+
+// TestPeopleOfACarrierAreApart: one caller brings the messages of many; who of them makes the program fail is tried no more beside the open
+// breaker, and the others are.
+func TestPeopleOfACarrierAreApart(t *testing.T) {
+	carried := func(person string) exchange.TurnRecord {
+		return exchange.TurnRecord{Carrier: "the caller", Principal: person, Message: ofDomain("carrier.example", person).Message}
+	}
+	mallory, ana := pipeline.CauseOf(carried("mallory")), pipeline.CauseOf(carried("ana"))
+	if mallory.Sender == ana.Sender || mallory.Wide() != ana.Wide() {
+		t.Errorf("%+v and %+v", mallory, ana)
+	}
+	forged := unproven("good.example", "192.0.2.1", "x")
+	one := exchange.TurnRecord{Principal: "unproven ana@good.example", Network: "a", Message: forged.Message}
+	two := one
+	two.Network = "b"
+	if pipeline.CauseOf(one).Sender == pipeline.CauseOf(two).Sender {
+		t.Error("who forges a name from elsewhere is taken as its owner")
+	}
+}
+
+// TestOutageIsNoTurnsFault: a message that fails while others fail, too, is kept, whoever was answered before.
+func TestOutageIsNoTurnsFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := upstream.Status(500, 0, errors.New("it is broken"))
+		program := &backEnd{failure: broken}
+		r := startOutage(t, "sqlite", program, agents.Settings{}, nil)
+		id := r.receive(t, ofDomain("unlucky.example", "unlucky")).TurnID
+		pass(time.Second)
+		program.fail(nil)
+		r.settled(t, r.receive(t, ofDomain("other.example", "lucky")).TurnID) // between its first failure and its second
+		program.fail(broken)
+		pass(30 * time.Minute)
+		if turn := r.turn(id); turn.State == exchange.StateFailed {
+			t.Errorf("the message of an outage is %s: %s", turn.State, turn.Reason)
+		}
+		program.fail(nil)
+		pass(time.Hour)
+		if turn := r.turn(id); turn.State != exchange.StateAnswered {
+			t.Errorf("after the outage it is %s", turn.State)
+		}
+		r.stop()
+	})
+}
+
+// TestEarlierMessages: what precedes a message of a sender, on both databases.
+func TestEarlierMessages(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		opened, err := store.Open(t.Context(), store.Options{URL: url, DataDir: directory(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = opened.Close() })
+		var turns []exchange.TurnRecord
+		add := func(user string, due time.Duration, attempt int) {
+			in := from(user, fmt.Sprint("m", len(turns)), fmt.Sprint("t", len(turns)))
+			turn := exchange.TurnRecord{
+				ID: fmt.Sprintf("0193%04d-0000-7000-8000-000000000000", len(turns)), Agent: "echo", Principal: in.Message.Sender.Principal(), ThreadID: in.Message.ThreadID,
+				State: exchange.StateAccepted, Attempt: attempt, Channel: in.Channel, Message: in.Message, AcceptedAt: time.Now(), UpdatedAt: time.Now(),
+			}
+			err := opened.Pipeline().InTx(t.Context(), func(tx pipeline.Tx) error {
+				if _, _, err := tx.InsertTurn(t.Context(), turn, pipeline.Original{}); err != nil {
+					return err
+				}
+				if _, err := tx.MoveTurn(t.Context(), pipeline.Move{ID: turn.ID, From: []string{exchange.StateAccepted}, To: exchange.StateAccepted, Attempt: attempt, At: time.Now()}); err != nil {
+					return err
+				}
+				job := queue.NewJob{ID: turn.ID, Kind: pipeline.JobKind, Payload: turn.ID, Group: exchange.TurnGroup("echo", nil), Member: turn.BroughtBy()}
+				if due > 0 {
+					job.RunAt = time.Now().Add(due)
+				}
+				return tx.Enqueue(t.Context(), job)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			turns = append(turns, turn)
+		}
+		add("ana", 40*time.Second, 0) // waits
+		add("bob", time.Second, 0)    // is someone else
+		add("ana", 0, 0)              // is due
+		add("ana", 50*time.Second, 2) // failed, and goes soon
+		add("ana", time.Hour, 3)      // failed, and goes late
+		add("ana", 0, 0)
+		add("ana", 0, 0) // younger
+		mine := turns[5]
+		list := func(within time.Duration) (ids []string) {
+			t.Helper()
+			found, err := opened.Pipeline().Earlier(t.Context(), mine, within)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, one := range found {
+				ids = append(ids, one.TurnID)
+			}
+			slices.Sort(ids)
+			return ids
+		}
+		if got, want := list(time.Minute), []string{turns[0].ID, turns[2].ID, turns[3].ID}; !slices.Equal(got, want) {
+			t.Errorf("earlier are %v, want %v", got, want)
+		}
+		if got, want := list(math.MinInt64), []string{turns[0].ID, turns[2].ID}; !slices.Equal(got, want) {
+			t.Errorf("earlier that failed no more often are %v, want %v", got, want)
+		}
+		err = opened.Pipeline().InTx(t.Context(), func(tx pipeline.Tx) error { return tx.HastenEarlier(t.Context(), turns[3], time.Minute) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := opened.Pipeline().Earlier(t.Context(), mine, math.MinInt64)
+		if err != nil || len(found) != 2 || found[0].Wait > 5*time.Second || found[1].Wait > 5*time.Second {
+			t.Errorf("the oldest was not hastened: %+v, %v", found, err)
+		}
 	})
 }

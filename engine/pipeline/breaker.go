@@ -34,26 +34,47 @@ var (
 )
 
 const (
-	failuresToOpen  = 3                // with no answer in between: of different turns where no message can be the cause, else of different causes
-	failureWindow   = 10 * time.Minute // in which they count together
-	sameOutage      = 10 * time.Minute // a back end that fails again so soon after it came back has one outage, not two
-	backEndsAge     = 2 * time.Second  // how long this node may not see what another one noted
-	backEndsWait    = 10 * time.Second // bounds one look into the store
-	longestProbeGap = 15 * time.Minute // the longest pause that a back end may ask for
+	failuresToOpen = 3                // with no answer in between: runs where no message can be the cause, else failures of different causes
+	failureWindow  = 10 * time.Minute // in which they count together
+	sameOutage     = 10 * time.Minute // a back end that fails again so soon after it came back has one outage, not two
+	backEndsAge    = 2 * time.Second  // how long this node may not see what another one noted
+	backEndsWait   = 10 * time.Second // bounds one look into the store
+
+	shortestGap  = 5 * time.Second  // between two probes, while an outage is very young
+	youngGap     = 15 * time.Second // likewise while it is young, and the shortest time for which a probe is alone
+	longestGap   = time.Minute      // likewise later, whatever pause was asked for: one message can make a back end ask
+	veryYoung    = time.Minute
+	young        = 10 * time.Minute
+	longestAsked = 15 * time.Minute // the longest pause of a turn that a back end may ask for
 	// seldom is the longest pause of a turn that failed during an outage; a longer patience makes it longer, so that no
-	// turn is run more than about a hundred times.
+	// turn is run much more than a hundred times.
 	seldom = 10 * time.Minute
 
-	dialEvery = 10 * time.Second // between two attempts to connect to a back end that takes no connection
-	dialLimit = 5 * time.Second
-	near      = 5 * time.Second // a turn whose place is so close is about to come for the probe itself
+	dialEvery  = 5 * time.Second // between two attempts to connect to a back end that takes no connection
+	dialLimit  = 5 * time.Second
+	near       = 5 * time.Second // a turn whose place is so close is about to come for the probe itself
+	trialEvery = 5 * time.Second // between two trials of one cause, and to the end of one that lasts longer
+	trialStep  = time.Second     // between two looks for one
 
-	failuresOfTurn = 3                  // of one turn, after which it is at fault if others were answered meanwhile
+	orderKept = 10 * time.Minute       // after an outage, while no message overtakes an earlier one of its sender
+	soon      = time.Minute            // a turn that goes so soon keeps younger ones of its sender waiting, however often it was tried
+	lookAgain = 250 * time.Millisecond // for an earlier turn that is about to go, or under way
+
+	runsToYield    = 10                 // that failed, after which a turn keeps no younger one of its sender waiting
+	failuresOfTurn = 3                  // of one turn, between which others were answered: it is at fault
 	faultAge       = 2 * 24 * time.Hour // how long the failures of a turn are remembered
 )
 
-// probeGaps are the pauses between two probes; the last one repeats.
-var probeGaps = []time.Duration{5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute}
+// probeGap is the pause between two probes of an outage that is so old.
+func probeGap(age time.Duration) time.Duration {
+	switch {
+	case age < veryYoung:
+		return shortestGap
+	case age < young:
+		return youngGap
+	}
+	return longestGap
+}
 
 // BackEnd is the newest outage of what answers for an agent.
 type BackEnd struct {
@@ -78,6 +99,8 @@ type BackEndTx interface {
 	OpenBackEnd(ctx context.Context, outage BackEnd, same time.Time) (began bool, err error)
 	// TakeProbe reports whether the caller is the one who may ask now. No one else may before until.
 	TakeProbe(ctx context.Context, agent string, now, until time.Time) (bool, error)
+	// HastenEarlier lets the oldest of the turns that Reader.Earlier lists go now.
+	HastenEarlier(ctx context.Context, turn exchange.TurnRecord, within time.Duration) error
 	// CloseBackEnd ends an outage, and reports whether the breaker was open.
 	CloseBackEnd(ctx context.Context, agent string, now time.Time) (bool, error)
 }
@@ -95,37 +118,51 @@ type breaker struct {
 
 // behaviour is what this node has seen of one agent's back end.
 type behaviour struct {
-	first  time.Time       // of the failures below
-	turns  map[string]bool // that failed with no answer since, where no message can be the cause; at most failuresToOpen
-	causes blame.Tally     // of the other failures with no answer since
+	first       time.Time   // of the failures below
+	unconnected int         // runs without a connection, with no answer since
+	causes      blame.Tally // of the other failures with no answer since
 
 	place   time.Time         // when the next turn may go
 	waiting map[string]waiter // turns that wait behind the open breaker, by id
-	trying  map[string]bool   // wide names of the causes that have a run under way beside the open breaker
+	trying  map[string]*trial // the last run beside the open breaker of each cause, by its wide name
 	dialAt  time.Time         // no connection is tried before
 	dialing bool
 
 	failed   map[string]failures // by turn
-	answered time.Time           // when another turn was answered last
+	answered time.Time           // when a turn was answered last
 }
 
 // waiter is a turn that waits behind an open breaker.
 type waiter struct {
-	sender string
-	failed int // its failures
-	due    time.Time
+	cause blame.Cause
+	due   time.Time
 }
 
-// precedes reports whether the waiter is an older turn, id, of the sender of a turn that has failed so often. One whose message fails by
-// itself holds no other one up.
-func (w waiter) precedes(turn exchange.TurnRecord, id string, failed int) bool {
-	return w.sender == turn.BroughtBy() && id < turn.ID && w.failed <= failed
+// trial is a run that asks beside an open breaker.
+type trial struct {
+	cause string
+	until time.Time // while it lasts, no other one of the cause begins before
+	next  time.Time // when the next turn of the cause looks again
 }
 
 // failures are those of one turn.
 type failures struct {
-	count int
-	first time.Time
+	runs    int       // that failed
+	counted int       // of these, those before which others were answered since the last one
+	last    time.Time // that was counted
+}
+
+// yields reports whether younger turns of the same sender need not wait.
+func (f failures) yields() bool { return f.counted > 1 || f.runs >= runsToYield }
+
+func (f failures) exceeds(other failures) bool {
+	return f.counted > other.counted || f.runs > other.runs
+}
+
+// Earlier is a turn that an older message of the same sender began. It goes in Wait by its job; not more than zero: it is about to, or under way.
+type Earlier struct {
+	TurnID string
+	Wait   time.Duration
 }
 
 // Reachable is an agent whose back end can be looked for without a message: Reach reports whether it takes connections.
@@ -137,19 +174,20 @@ type Reachable interface {
 func (b *breaker) of(agent string) *behaviour {
 	one := b.seen[agent]
 	if one == nil {
-		one = &behaviour{turns: map[string]bool{}, waiting: map[string]waiter{}, trying: map[string]bool{}, failed: map[string]failures{}}
+		one = &behaviour{waiting: map[string]waiter{}, trying: map[string]*trial{}, failed: map[string]failures{}}
 		b.seen[agent] = one
 	}
 	return one
 }
 
-// causeOf is who may have caused a failure of a turn's run.
+// causeOf is who may have caused a failure of a turn's run. One caller may bring the messages of many people, each of whom has to do with
+// their own alone.
 func causeOf(turn exchange.TurnRecord) blame.Cause {
-	cause := blame.Cause{Sender: turn.BroughtBy()}
+	cause := blame.Cause{Sender: turn.BroughtBy() + " " + turn.Principal + " " + turn.Network}
 	if len(turn.Message.Sender.Identities) == 0 {
 		cause.Network, cause.Domain = turn.Network, statedDomain(turn)
 	} else {
-		cause.Account = cmp.Or(identity.RegistrableDomain(provenDomain(turn.Message.Sender)), cause.Sender)
+		cause.Account = cmp.Or(identity.RegistrableDomain(provenDomain(turn.Message.Sender)), turn.BroughtBy())
 	}
 	return cause
 }
@@ -223,41 +261,24 @@ type entry struct {
 	wait    time.Duration // more than zero: not now; no agent is asked, and the run does not count
 	overdue bool          // the turn has waited as long as its policy allows
 	probe   time.Time     // not zero: the run asks whether the back end is back, and no one else does until then
-	trial   string        // not empty: the run asks beside an open breaker, as its cause has not failed
+	trial   *trial        // not nil: the run asks beside an open breaker, as its sender has not failed
 }
 
 // enter asks the breaker of the agent's back end. Behind an open one a turn waits for a place of its own, so that neither
 // the waiting nor the way back is a rush: places follow each other at the agent's rate, from the next probe on. Once the
 // back end is back, turns from before go at their places, those of one sender in their order; younger ones go at once.
 func (b *breaker) enter(ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord) (entry, error) {
-	name := agent.Profile.Name
+	name, now := agent.Profile.Name, time.Now()
 	outage, known := b.backEnd(ctx, name)
-	if !known {
+	switch {
+	case !known:
 		return entry{}, nil
+	case !outage.open():
+		return b.enterAfter(ctx, job, agent, turn, outage)
 	}
 
-	policy, now := agent.Settings.Retry, time.Now()
-	waited := job.RunAt.Sub(job.CreatedAt) >= time.Millisecond // its due time is the place that it was given
-	if !outage.open() {
-		if wait := b.behind(name, turn, now); wait > 0 {
-			return entry{wait: wait}, nil
-		}
-		if waited || !job.CreatedAt.Before(outage.ClosedAt) {
-			return entry{}, nil
-		}
-		return entry{wait: b.place(name, now, policy.Rate).Sub(now)}, nil
-	}
-
-	if !now.Before(outage.ProbeAt) && b.isFirst(name, turn, now) && b.reaches(ctx, agent) {
-		until, err := b.takeProbe(ctx, agent, now)
-		if err != nil || !until.IsZero() {
-			return entry{probe: until}, err
-		}
-	}
-	if outage.Suspected {
-		if trial, may := b.try(name, turn); may {
-			return entry{trial: trial}, nil
-		}
+	if asks, err := b.ask(ctx, agent, turn, outage); err != nil || asks != (entry{}) {
+		return asks, err
 	}
 
 	end := b.patienceEnd(job, turn, agent, outage)
@@ -265,9 +286,86 @@ func (b *breaker) enter(ctx context.Context, job queue.Job, agent agents.Entry, 
 		return entry{overdue: turn.Attempt > 0 || !b.awaited(turn)}, nil
 	}
 
-	at := sooner(b.place(name, b.probeFrom(name, outage, now), policy.Rate), end)
+	at := b.place(name, b.probeFrom(name, outage, now), agent.Settings.Retry.Rate)
+	if next := b.nextTrial(turn, outage, now); !next.IsZero() {
+		at = next
+	}
+	at = sooner(at, end)
 	b.wait(name, turn, at)
 	return entry{wait: max(at.Sub(now), time.Millisecond)}, nil
+}
+
+// enterAfter is enter once the breaker is closed.
+func (b *breaker) enterAfter(ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, outage BackEnd) (entry, error) {
+	name, now := agent.Profile.Name, time.Now()
+	if now.Before(b.backlogEnd(name, outage)) {
+		wait, precedes, err := b.earlier(ctx, turn)
+		if err != nil || precedes {
+			return entry{wait: wait}, err
+		}
+	}
+
+	waited := job.RunAt.Sub(job.CreatedAt) >= time.Millisecond // its due time is the place that it was given
+	if waited || !job.CreatedAt.Before(outage.ClosedAt) {
+		return entry{}, nil
+	}
+	return entry{wait: b.place(name, now, agent.Settings.Retry.Rate).Sub(now)}, nil
+}
+
+// backlogEnd is until when turns from an outage may wait for their places.
+func (b *breaker) backlogEnd(agent string, outage BackEnd) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return later(outage.ClosedAt.Add(orderKept), b.of(agent).place)
+}
+
+// ask lets a turn ask behind the open breaker, as the probe or beside it. The entry is empty if it may not now.
+func (b *breaker) ask(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord, outage BackEnd) (entry, error) {
+	name, now := agent.Profile.Name, time.Now()
+	probes := !now.Before(outage.ProbeAt) && b.isFirst(name, turn, now) && b.reaches(ctx, agent)
+	if !probes && !outage.Suspected {
+		return entry{}, nil
+	}
+
+	_, precedes, err := b.earlier(ctx, turn)
+	switch {
+	case err != nil:
+		return entry{}, err
+	case precedes && probes: // of many messages of one sender the oldest may have a late place
+		return entry{}, b.options.Store.InTx(ctx, func(tx Tx) error { return tx.HastenEarlier(ctx, turn, soon) })
+	case precedes:
+		return entry{}, nil
+	}
+
+	if probes {
+		until, err := b.takeProbe(ctx, agent, outage)
+		if err != nil || !until.IsZero() {
+			return entry{probe: until}, err
+		}
+	}
+	if outage.Suspected {
+		return entry{trial: b.try(name, turn, time.Now())}, nil
+	}
+	return entry{}, nil
+}
+
+// earlier reports whether an older message of the same sender goes first, and how long that takes at least. One that failed again after
+// others were answered holds no other one up, nor one that failed very often.
+func (b *breaker) earlier(ctx context.Context, turn exchange.TurnRecord) (wait time.Duration, precedes bool, err error) {
+	list, err := b.options.Store.Earlier(ctx, turn, soon)
+	if err != nil {
+		return 0, false, err
+	}
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	failed := b.of(turn.Agent).failed
+	for _, one := range list {
+		if older := failed[one.TurnID]; !older.yields() || !older.exceeds(failed[turn.ID]) {
+			wait, precedes = max(wait, one.Wait, 0), true
+		}
+	}
+	return wait + lookAgain, precedes, nil
 }
 
 // probeFrom is when a turn that waits may learn that the back end is back.
@@ -293,68 +391,68 @@ func (b *breaker) wait(agent string, turn exchange.TurnRecord, until time.Time) 
 	defer b.mu.Unlock()
 	one := b.of(agent)
 	if len(one.waiting) < blame.MaxKept {
-		one.waiting[turn.ID] = waiter{turn.BroughtBy(), one.failed[turn.ID].count, until}
+		one.waiting[turn.ID] = waiter{causeOf(turn), until}
 	}
 }
 
-// isFirst reports whether a turn is the one to be the probe: no older one of its sender waits, and none that failed less often is about
-// to come. A message that makes the back end fail is behind those that do not.
+// isFirst reports whether a turn is the one to be the probe: none is about to come whose cause has less to do with the failures. Who sent a
+// message that failed as the probe is behind all others then.
 func (b *breaker) isFirst(agent string, turn exchange.TurnRecord, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	one := b.of(agent)
-	mine := one.failed[turn.ID].count
+	mine := one.causes.ShareOf(causeOf(turn))
 	for id, other := range one.waiting {
 		switch {
-		case id == turn.ID || now.Sub(other.due) > near: // it did not come: it was cancelled, or another node has it
-		case other.precedes(turn, id, mine), other.failed < mine && other.due.Sub(now) < near:
+		case id == turn.ID, other.due.Sub(now) >= near:
+		case now.Sub(other.due) > near: // it did not come: it was cancelled, or another node has it
+			delete(one.waiting, id)
+		case one.causes.ShareOf(other.cause).Compare(mine) < 0:
 			return false
 		}
 	}
 	return true
 }
 
-// behind is how long a turn waits for an older one of its sender once the back end is back.
-func (b *breaker) behind(agent string, turn exchange.TurnRecord, now time.Time) (wait time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	one := b.of(agent)
-	mine := one.failed[turn.ID].count
-	_, waited := one.waiting[turn.ID]
-	for id, other := range one.waiting {
-		if now.Sub(other.due) > near {
-			delete(one.waiting, id)
-			continue
-		}
-		if other.precedes(turn, id, mine) {
-			wait = max(wait, other.due.Sub(now)+time.Millisecond, 100*time.Millisecond)
-		}
-	}
-	if waited || wait > 0 { // younger ones wait until it is answered
-		one.waiting[turn.ID] = waiter{turn.BroughtBy(), mine, now.Add(wait)}
-	}
-	return wait
-}
-
-// try lets a turn ask beside an open breaker if its sender has caused none of the failures: one at a time of each cause.
-func (b *breaker) try(agent string, turn exchange.TurnRecord) (trial string, may bool) {
+// try lets a turn ask beside an open breaker if its sender has caused none of the failures: one at a time of each cause, but none for long.
+func (b *breaker) try(agent string, turn exchange.TurnRecord, now time.Time) *trial {
 	cause := causeOf(turn)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	one := b.of(agent)
-	trial = cause.Wide()
-	if one.causes.Includes(cause.Sender) || one.trying[trial] {
-		return "", false
+	wide := cause.Wide()
+	if last := one.trying[wide]; one.causes.Includes(cause.Sender) || last != nil && now.Before(last.until) {
+		return nil
 	}
-	one.trying[trial] = true
-	return trial, true
+	begun := &trial{cause: wide, until: now.Add(trialEvery), next: now}
+	one.trying[wide] = begun
+	return begun
+}
+
+// nextTrial is when a turn looks again that may not be tried because of another one of its cause; zero = its sender has failed, too.
+func (b *breaker) nextTrial(turn exchange.TurnRecord, outage BackEnd, now time.Time) time.Time {
+	if !outage.Suspected {
+		return time.Time{}
+	}
+	cause := causeOf(turn)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	one := b.of(turn.Agent)
+	last := one.trying[cause.Wide()]
+	if last == nil || one.causes.Includes(cause.Sender) {
+		return time.Time{}
+	}
+	last.next = later(last.next, now).Add(trialStep)
+	return last.next
 }
 
 // tried ends what try began.
-func (b *breaker) tried(agent, trial string) {
+func (b *breaker) tried(agent string, ended *trial) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.of(agent).trying, trial)
+	if one := b.of(agent); one.trying[ended.cause] == ended {
+		delete(one.trying, ended.cause)
+	}
 }
 
 // reaches reports whether the agent's back end takes connections, as far as it can be asked without a message. One turn asks at a time.
@@ -386,11 +484,12 @@ func (b *breaker) reaches(ctx context.Context, agent agents.Entry) bool {
 	return err == nil
 }
 
-// takeProbe lets this run ask, if no other one does, and returns until when no one else may. Should the run be cut off, or not learn that it
-// may ask, another asks when its time limit is over.
-func (b *breaker) takeProbe(ctx context.Context, agent agents.Entry, now time.Time) (until time.Time, err error) {
-	taken := false
-	until = now.Add(agent.Settings.TimeLimit + probeGaps[0]).Truncate(time.Microsecond)
+// takeProbe lets this run ask, if no other one does, and returns until when no one else may. Should the run be cut off, not learn that it
+// may ask, or last long, another asks then.
+func (b *breaker) takeProbe(ctx context.Context, agent agents.Entry, outage BackEnd) (until time.Time, err error) {
+	now, taken := time.Now(), false
+	alone := min(agent.Settings.TimeLimit+shortestGap, max(youngGap, probeGap(now.Sub(outage.Since))))
+	until = now.Add(alone).Truncate(time.Microsecond)
 	err = b.options.Store.InTx(ctx, func(tx Tx) (err error) {
 		taken, err = tx.TakeProbe(ctx, agent.Profile.Name, now, until)
 		return err
@@ -403,7 +502,7 @@ func (b *breaker) takeProbe(ctx context.Context, agent agents.Entry, now time.Ti
 		if taken {
 			outage.ProbeAt = until
 		} else { // another node asks
-			outage.ProbeAt = now.Add(probeGaps[0])
+			outage.ProbeAt = now.Add(shortestGap)
 		}
 		b.known[agent.Profile.Name] = outage
 	}
@@ -448,8 +547,7 @@ func (b *breaker) failed(ctx context.Context, agent string, turn exchange.TurnRe
 		outage = BackEnd{Agent: agent, Since: now, Suspected: true}
 	}
 
-	asked := min(fault.Of(cause).RetryAfter, longestProbeGap)
-	outage.ProbeAt = now.Add(max(probeGaps[min(outage.Opened, len(probeGaps)-1)], asked))
+	outage.ProbeAt = now.Add(max(probeGap(now.Sub(outage.Since)), min(fault.Of(cause).RetryAfter, longestGap)))
 	outage.Reason, outage.Suspected, outage.Held = cause.Error(), outage.Suspected && !down, probe
 	began := false
 	err := b.options.Store.InTx(ctx, func(tx Tx) (err error) {
@@ -475,7 +573,7 @@ func (b *breaker) failed(ctx context.Context, agent string, turn exchange.TurnRe
 	return outage, true
 }
 
-// count notes a failure and reports whether it is time to open the breaker: several turns had no connection, or failures with no answer in
+// count notes a failure and reports whether it is time to open the breaker: several runs had no connection, or failures with no answer in
 // between have several causes.
 func (b *breaker) count(agent string, turn exchange.TurnRecord, down bool, now time.Time) bool {
 	b.mu.Lock()
@@ -483,37 +581,36 @@ func (b *breaker) count(agent string, turn exchange.TurnRecord, down bool, now t
 	one := b.of(agent)
 	outage, known := b.known[agent]
 	if open := known && outage.open(); !open && now.Sub(one.first) > failureWindow {
-		one.first, one.turns, one.causes = now, map[string]bool{}, blame.Tally{}
+		one.first, one.unconnected, one.causes = now, 0, blame.Tally{}
 	}
 
 	if down {
-		one.turns[turn.ID] = true
+		one.unconnected++
 	} else {
 		one.causes.Add(causeOf(turn))
 		one.fail(turn.ID, now)
 	}
 
-	return len(one.turns) >= failuresToOpen || one.causes.Causes() >= failuresToOpen
+	return one.unconnected >= failuresToOpen || one.causes.Causes() >= failuresToOpen
 }
 
 // fail counts a failure of a turn that its message may have caused.
 func (b *behaviour) fail(turnID string, now time.Time) {
 	mine, is := b.failed[turnID]
 	if !is && len(b.failed) >= blame.MaxKept {
-		maps.DeleteFunc(b.failed, func(_ string, other failures) bool { return now.Sub(other.first) > faultAge })
+		maps.DeleteFunc(b.failed, func(_ string, other failures) bool { return now.Sub(other.last) > faultAge })
 		if len(b.failed) >= blame.MaxKept {
 			return
 		}
 	}
-	if !is {
-		mine.first = now
+	if mine.runs++; !is || b.answered.After(mine.last) {
+		mine.counted, mine.last = mine.counted+1, now
 	}
-	mine.count++
 	b.failed[turnID] = mine
 }
 
-// isAtFault reports whether the failures of a turn are its own: it failed several times, and the agent answered others after its first
-// failure. A back end that asks for a pause is busy with others.
+// isAtFault reports whether the failures of a turn are its own: it failed several times, and the agent answered others between them. A back
+// end that asks for a pause is busy with others.
 func (b *breaker) isAtFault(agent string, turn exchange.TurnRecord, cause error) bool {
 	if errors.Is(cause, upstream.ErrDown) || fault.Of(cause).RetryAfter > 0 || fault.Of(cause).Public == upstream.Busy {
 		return false
@@ -522,18 +619,16 @@ func (b *breaker) isAtFault(agent string, turn exchange.TurnRecord, cause error)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	one := b.of(agent)
-	mine := one.failed[turn.ID]
-	return mine.count >= failuresOfTurn && one.answered.After(mine.first)
+	return one.failed[turn.ID].counted >= failuresOfTurn
 }
 
 // answered notes that an agent's back end answered a turn: what it said does not matter.
 func (b *breaker) answered(ctx context.Context, agent, turnID string) {
 	b.mu.Lock()
 	one := b.of(agent)
-	clear(one.turns)
-	one.causes, one.answered, one.dialAt = blame.Tally{}, time.Now(), time.Time{}
+	one.unconnected, one.causes, one.answered, one.dialAt = 0, blame.Tally{}, time.Now(), time.Time{}
 	delete(one.failed, turnID)
-	delete(one.waiting, turnID)
+	clear(one.waiting)
 	outage, known := b.known[agent]
 	b.mu.Unlock()
 	if !known || !outage.open() {
@@ -582,9 +677,13 @@ func (b *breaker) repeatAfter(job queue.Job, agent agents.Entry, turn exchange.T
 
 	patience := total(schedule)
 	asked := min(fault.Of(cause).RetryAfter, patience)
+	down := errors.Is(cause, upstream.ErrDown)
 	if !open {
 		if job.Attempt > len(schedule) {
 			return 0, false, false
+		}
+		if down { // a few more of these open the breaker, which waits for a connection
+			return min(jitter(schedule[job.Attempt-1]), dialEvery), true, true
 		}
 		return max(jitter(schedule[job.Attempt-1]), asked), false, true
 	}
@@ -595,10 +694,14 @@ func (b *breaker) repeatAfter(job queue.Job, agent agents.Entry, turn exchange.T
 	}
 
 	own := min(schedule[min(max(turn.Attempt, 1), len(schedule))-1], max(seldom, patience/100))
-	if _, is := agent.Agent.(Reachable); is && errors.Is(cause, upstream.ErrDown) {
+	if now.Sub(outage.Since) < young {
+		own = min(own, youngGap)
+	}
+	if _, is := agent.Agent.(Reachable); is && down {
 		own = 0 // a connection is tried without a run
 	}
-	at := sooner(b.place(agent.Profile.Name, later(outage.ProbeAt, now.Add(max(own, min(asked, longestProbeGap)))), policy.Rate), end)
+	from := later(outage.ProbeAt, now.Add(max(own, min(asked, longestAsked))))
+	at := sooner(b.place(agent.Profile.Name, from, policy.Rate), end)
 	b.wait(agent.Profile.Name, turn, at)
 	return max(at.Sub(now), time.Millisecond), true, true
 }

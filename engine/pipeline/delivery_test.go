@@ -2,8 +2,12 @@ package pipeline_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -12,6 +16,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/await"
 	"inbox/internal/fault"
+	"inbox/normalized"
 )
 
 // waitState follows the turn until its only delivery is in the state.
@@ -206,5 +211,30 @@ func TestRetriedDeliveryKnowsWhoNeedsNoFurtherAttempt(t *testing.T) {
 		if diff := cmp.Diff(e.peer.done, d.Done); diff != "" || !d.Repeated {
 			t.Errorf("repeated %v, done %s", d.Repeated, diff)
 		}
+	})
+}
+
+// TestOneAskersAnswersStopNoOneElse: an inbox that many share fails at the answers to one of them, perhaps because of what they quote.
+func TestOneAskersAnswersStopNoOneElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := startOutage(t, "sqlite", &backEnd{}, agents.Settings{}, nil)
+		mail := r.peers[normalized.ViaEmail]
+		mail.address = "the inbox of all"
+		mail.set(func(d exchange.Delivery) error {
+			if strings.Contains(d.Reply.Message.Sender.Principal(), "mallory") {
+				return fault.RetryIn(0, "500", exchange.WithReach(errors.New("500"), exchange.ReachSession))
+			}
+			return nil
+		})
+		for i := range 10 {
+			r.receive(t, by(normalized.ViaEmail, "mallory", fmt.Sprint("m", i), fmt.Sprint("m", i)))
+		}
+		pass(time.Minute)
+		r.receive(t, by(normalized.ViaEmail, "ana", "a", "a"))
+		pass(time.Second)
+		if mail.count() != 1 {
+			t.Errorf("%d answers arrived, want that to ana", mail.count())
+		}
+		r.stop()
 	})
 }

@@ -31,3 +31,6 @@ func (s *Service) AckAfter(turn exchange.TurnRecord) time.Duration {
 	agent, _ := s.runner.options.Agents.Lookup(turn.Agent)
 	return s.ackAfter(agent, turn)
 }
+
+// CauseOf is causeOf.
+var CauseOf = causeOf

@@ -93,7 +93,7 @@ func (s *runner) Run(ctx context.Context, job queue.Job) (err error) {
 		if entered.wait > 0 {
 			return queue.SnoozeFor(entered.wait)
 		}
-		if entered.trial != "" {
+		if entered.trial != nil {
 			defer s.breaker.tried(agent.Profile.Name, entered.trial)
 		}
 	}

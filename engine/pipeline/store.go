@@ -121,6 +121,9 @@ type Reader interface {
 	TakeoverReader
 	// BackEnds lists the newest outage of each agent that had one.
 	BackEnds(ctx context.Context) ([]BackEnd, error)
+	// Earlier lists some of the messages that the sender of a turn wrote to its agent before it and that wait for a run, or have one,
+	// those that wait longest first. Of those with more attempts than the turn it lists the ones that go within the time given.
+	Earlier(ctx context.Context, turn exchange.TurnRecord, within time.Duration) ([]Earlier, error)
 	// Sent reports whether a reply of a turn has deliveries.
 	Sent(ctx context.Context, turnID, replyID string) (bool, error)
 	// Turns lists turns, newest update first.

@@ -2,11 +2,13 @@ package store
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"inbox/engine/notice"
 	"inbox/engine/pipeline"
 	"inbox/exchange"
+	"inbox/internal/queue"
 )
 
 // backEndStore lists the outages of agents' back ends.
@@ -59,6 +61,51 @@ func (t backEndTx) CloseBackEnd(ctx context.Context, agent string, now time.Time
 		err = t.notices().EndCondition(ctx, exchange.NoticeBackEnd, agent, now)
 	}
 	return closed > 0, err
+}
+
+// earlierTurns finds jobs in each state by an index of that state. A run that lasts long has been asked long ago.
+const earlierTurns = ` FROM (
+		SELECT id, payload, run_at FROM jobs WHERE state = 'scheduled' AND kind = $1 AND member_key = $2 AND payload < $4
+		UNION ALL SELECT id, payload, run_at FROM jobs WHERE state = 'ready' AND kind = $1 AND group_of = $3 AND claim_rank IN (0, 1, 2)
+			AND member_key = $2 AND payload < $4
+		UNION ALL SELECT id, payload, {now} FROM jobs WHERE state = 'running' AND kind = $1 AND member_key = $2 AND payload < $4 AND updated_at > $10
+	) j JOIN turns t ON t.id = j.payload
+	WHERE t.agent = $5 AND t.principal = $6 AND t.network = $7 AND (t.attempt <= $8 OR j.run_at - {now} <= $9) `
+
+const (
+	selectEarlierTurns = `SELECT j.payload, j.run_at - {now}` + earlierTurns + `ORDER BY 2 DESC LIMIT 8`
+	hastenEarlierTurn  = `UPDATE jobs SET run_at = {now} WHERE state = 'scheduled' AND id = (SELECT j.id` + earlierTurns + `ORDER BY j.payload LIMIT 1)`
+)
+
+// justAsked is how long ago a run began at most that is about to be asked.
+const justAsked = 5 * time.Second
+
+func earlierThan(now int64, turn exchange.TurnRecord, within time.Duration) []any {
+	return []any{
+		pipeline.JobKind, queue.NewJob{Member: turn.BroughtBy()}.Share().Member, exchange.TurnGroup(turn.Agent, exchange.Requires(turn.Route)), turn.ID,
+		turn.Agent, turn.Principal, turn.Network, int64(turn.Attempt), within.Microseconds(), now - justAsked.Microseconds(),
+	}
+}
+
+// Earlier lists messages of a sender that came before a turn; see pipeline.Reader.
+func (s backEndStore) Earlier(ctx context.Context, turn exchange.TurnRecord, within time.Duration) ([]pipeline.Earlier, error) {
+	var list []pipeline.Earlier
+	query := strings.ReplaceAll(selectEarlierTurns, "{now}", s.dialect.now)
+	err := s.engine.Reader().Each(ctx, query, earlierThan(s.nowMicros(), turn, within), func(r row) error {
+		var one pipeline.Earlier
+		var wait int64
+		err := r.Scan(&one.TurnID, &wait)
+		one.Wait = time.Duration(wait) * time.Microsecond
+		list = append(list, one)
+		return err
+	})
+	return list, err
+}
+
+// HastenEarlier lets the oldest of these messages go now; see pipeline.BackEndTx.
+func (t backEndTx) HastenEarlier(ctx context.Context, turn exchange.TurnRecord, within time.Duration) error {
+	t.wake(ChannelJob, pipeline.JobKind)
+	return t.sql.Do(ctx, atNow(t.transaction, hastenEarlierTurn), earlierThan(t.nowMicros(), turn, within)...)
 }
 
 // BackEnds lists the newest outage of each agent that had one.

@@ -110,6 +110,7 @@ var levels = map[string]int{
 	"adapters/tasks":       7,
 	"adapters/discovery":   7,
 
+	"engine/blame":      0,
 	"engine/delivery":   7,
 	"engine/moderation": 7,
 	"engine/demand":     7,

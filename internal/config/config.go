@@ -317,8 +317,10 @@ type History struct {
 	Alternation string `toml:"alternation"`
 }
 
-// AgentRetry is how the server repeats runs that failed for a reason that may pass. After several such failures a breaker
-// opens: one message at a time asks whether the program is back, every minute at most, and the others wait without an attempt.
+// AgentRetry is how the server repeats runs that failed for a reason that may pass. A breaker opens
+// after three runs without a connection, or after failures of messages from three independent senders. A program that takes no connection is looked
+// for every five seconds without a message; otherwise one message at a time asks whether it is back, every 5 s at first and every minute later. The
+// others wait, except those of senders whose messages have not failed. A message that fails three times while others are answered is given up.
 type AgentRetry struct {
 	// Pauses before a run is repeated where the answer is delivered later (mail, fediverse, A2A without waiting). Their sum is
 	// how long a message is kept before its sender reads that there is no answer.

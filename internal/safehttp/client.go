@@ -227,7 +227,8 @@ func (c *Client) bound(request *http.Request) (context.Context, context.CancelCa
 }
 
 func (c *Client) send(ctx context.Context, cancel context.CancelCauseFunc, request *http.Request) (*http.Response, error) {
-	request = request.Clone(ctx)
+	var made connection
+	request = request.Clone(made.trace(ctx))
 	if request.Header.Get("User-Agent") == "" {
 		request.Header.Set("User-Agent", c.options.UserAgent)
 	}
@@ -237,7 +238,7 @@ func (c *Client) send(ctx context.Context, cancel context.CancelCauseFunc, reque
 		defer timer.Stop()
 	}
 
-	traced, span := telemetry.StartBelow(ctx, request.Method, telemetry.KindClient,
+	traced, span := telemetry.StartBelow(request.Context(), request.Method, telemetry.KindClient,
 		telemetry.Attribute("http.request.method", request.Method), telemetry.Attribute("server.address", request.URL.Host))
 	if span != nil && request.Header.Get(telemetry.TraceparentHeader) != "" { // the caller wants the receiver to know
 		request = request.WithContext(traced)
@@ -248,7 +249,7 @@ func (c *Client) send(ctx context.Context, cancel context.CancelCauseFunc, reque
 	response, err := c.http.Do(request) //nolint:gosec // G704: the address policy of this package is what gosec asks for
 	requestSeconds.Observe(time.Since(started).Seconds())
 	endSpan(span, response, err)
-	return response, err
+	return response, made.explain(err)
 }
 
 // endSpan ends the span of an exchange when the header of its response is here.

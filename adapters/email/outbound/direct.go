@@ -18,6 +18,7 @@ import (
 
 	"inbox/adapters/email/dns"
 	"inbox/adapters/email/message"
+	"inbox/exchange"
 	"inbox/internal/fault"
 )
 
@@ -111,8 +112,8 @@ func (m *Direct) Send(ctx context.Context, mail Mail) (Outcome, error) {
 	}
 
 	result, err := m.offer(ctx, mail)
-	release(err == nil)
-	m.pauses.note(mail.Domain, result, err)
+	release(err)
+	m.pauses.note(mail, result, err)
 	return result, classed(mail.Domain, err)
 }
 
@@ -159,6 +160,7 @@ func (m *Direct) tryServers(ctx context.Context, mail Mail, pool *sessionPool) (
 	}
 
 	var last error
+	var reached exchange.Reach
 	private, sessions := 0, 0
 	for _, target := range targets {
 		demanded := policy
@@ -182,6 +184,7 @@ func (m *Direct) tryServers(ctx context.Context, mail Mail, pool *sessionPool) (
 				return result.from(session), err
 			}
 			sessions, last = sessions+1, fmt.Errorf("%s: %w", target, err)
+			reached = max(reached, exchange.ReachOf(err))
 		}
 
 		if ctx.Err() != nil || sessions >= maxSessions {
@@ -193,11 +196,10 @@ func (m *Direct) tryServers(ctx context.Context, mail Mail, pool *sessionPool) (
 		return Outcome{}, fault.GiveUp("the mail servers of "+mail.Domain+" have no public addresses (5.4.4)", last)
 	}
 
-	if errors.As(last, new(*fault.Fault)) || errors.As(last, new(*setupError)) {
-		return Outcome{}, last
+	if !errors.As(last, new(*fault.Fault)) && !errors.As(last, new(*setupError)) {
+		last = &setupError{last}
 	}
-
-	return Outcome{}, &setupError{last}
+	return Outcome{}, exchange.WithReach(last, reached) // one that took the mail's first command counts, whatever the others are
 }
 
 // from adds the server to what it answered.

@@ -1,6 +1,8 @@
 package outbound
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -18,6 +20,7 @@ import (
 
 	"inbox/adapters/email/dns"
 	"inbox/adapters/email/emailtest"
+	"inbox/exchange"
 	"inbox/exchange/exchangetest"
 	"inbox/internal/await"
 	"inbox/internal/fault"
@@ -462,8 +465,13 @@ func TestRefusalsByPolicyStopADomain(t *testing.T) {
 		return nil
 	})
 	w.host("sender.test", "192.0.2.1", k)
-	for range refusalLimit {
+	for range 2 * refusalLimit { // one recipient who refuses us stops no one else
 		if _, err := w.try(); !fault.Of(err).Permanent {
+			t.Fatal(err)
+		}
+	}
+	for i := range refusalLimit - 1 {
+		if _, err := w.Send(t.Context(), letterTo(fmt.Sprintf("other%d@sender.test", i))); !fault.Of(err).Permanent {
 			t.Fatal(err)
 		}
 	}
@@ -480,7 +488,8 @@ func TestRefusalsByPolicyStopADomain(t *testing.T) {
 
 func TestLimitsOfDomainsGrow(t *testing.T) {
 	l := newDomainLimits()
-	enter := func() (func(bool), bool) {
+	failed := errors.New("no session")
+	enter := func() (func(error), bool) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		leave, err := l.acquire(ctx, "x.test")
@@ -491,9 +500,12 @@ func TestLimitsOfDomainsGrow(t *testing.T) {
 		if !ok {
 			t.Fatal("no way in")
 		}
-		leave(true)
+		leave(nil)
+		if leave, ok = enter(); ok {
+			leave(exchange.WithReach(failed, exchange.ReachRecipient)) // says nothing about the domain
+		}
 	}
-	var leaves []func(bool)
+	var leaves []func(error)
 	for {
 		leave, ok := enter()
 		if !ok {
@@ -505,13 +517,118 @@ func TestLimitsOfDomainsGrow(t *testing.T) {
 		t.Errorf("%d sessions at once", len(leaves))
 	}
 	for _, leave := range leaves {
-		leave(false)
+		leave(failed)
 	}
 	first, _ := enter()
 	second, _ := enter()
 	if _, ok := enter(); ok {
 		t.Error("a domain that fails keeps its sessions")
 	}
-	first(true)
-	second(true)
+	first(nil)
+	second(nil)
+}
+
+// scripted is a mail server that answers a command, named by its first word, with a line of its own; "" = it cuts the connection.
+func scripted(t *testing.T, greeting string, answers map[string]string) (address string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { converse(conn, greeting, answers) })
+		}
+	})
+	t.Cleanup(func() { _ = listener.Close(); await.Done(t, serving.Wait, "the end of its sessions") })
+	return listener.Addr().String()
+}
+
+func converse(conn net.Conn, greeting string, answers map[string]string) {
+	defer conn.Close()
+	if _, err := fmt.Fprintf(conn, "%s\r\n", greeting); err != nil {
+		return
+	}
+	lines := bufio.NewScanner(conn)
+	for lines.Scan() {
+		word, _, _ := strings.Cut(strings.ToUpper(lines.Text()), " ")
+		answer, known := answers[word]
+		switch {
+		case known && answer == "":
+			return
+		case !known && word == "DATA":
+			answer = "354 go on"
+		case !known:
+			answer = "250 fine"
+		}
+		if _, err := fmt.Fprintf(conn, "%s\r\n", answer); err != nil || word == "QUIT" || strings.HasPrefix(answer, "421") {
+			return
+		}
+		if word == "DATA" && strings.HasPrefix(answer, "354") {
+			for lines.Scan() && lines.Text() != "." {
+			}
+			final, known := answers["."]
+			if known && final == "" {
+				return
+			}
+			_, _ = fmt.Fprintf(conn, "%s\r\n", cmp.Or(final, "250 taken"))
+		}
+	}
+}
+
+// TestReachOfAFailure: what the server answered for a recipient or a mail is not the host's; a session that broke off may be of either; all
+// before it, 421 and 4xx to MAIL are the host's.
+func TestReachOfAFailure(t *testing.T) {
+	for name, c := range map[string]struct {
+		greeting string
+		answers  map[string]string
+		want     exchange.Reach
+	}{
+		"a full mailbox":                   {answers: map[string]string{"RCPT": "452 4.2.2 mailbox full"}, want: exchange.ReachRecipient},
+		"greylisting":                      {answers: map[string]string{"RCPT": "451 4.7.1 greylisted"}, want: exchange.ReachRecipient},
+		"a mailbox that is busy":           {answers: map[string]string{"RCPT": "450 4.2.0 busy"}, want: exchange.ReachRecipient},
+		"over quota":                       {answers: map[string]string{"RCPT": "552 5.2.2 over quota"}, want: exchange.ReachRecipient},
+		"no such mailbox":                  {answers: map[string]string{"RCPT": "550 5.1.1 no one"}, want: exchange.ReachRecipient},
+		"content that is put off":          {answers: map[string]string{".": "451 4.7.1 later"}, want: exchange.ReachRecipient},
+		"a mail that is put off":           {answers: map[string]string{"DATA": "451 4.3.0 later"}, want: exchange.ReachRecipient},
+		"cut at a recipient":               {answers: map[string]string{"RCPT": ""}, want: exchange.ReachSession},
+		"cut after the content":            {answers: map[string]string{".": ""}, want: exchange.ReachSession},
+		"closing at a recipient":           {answers: map[string]string{"RCPT": "421 4.3.2 shutting down"}, want: exchange.ReachNone},
+		"closing after the content":        {answers: map[string]string{".": "421 4.3.2 shutting down"}, want: exchange.ReachNone},
+		"a sender that is put off":         {answers: map[string]string{"MAIL": "451 4.3.0 later"}, want: exchange.ReachNone},
+		"cut at the sender":                {answers: map[string]string{"MAIL": ""}, want: exchange.ReachNone},
+		"a greeting that puts off":         {greeting: "421 4.3.2 too busy", want: exchange.ReachNone},
+		"a greeting that refuses":          {greeting: "554 5.3.2 no service here", want: exchange.ReachNone},
+		"no EHLO":                          {answers: map[string]string{"EHLO": "", "HELO": ""}, want: exchange.ReachNone},
+		"TLS that fails, and then no more": {answers: map[string]string{"EHLO": "250-x\r\n250 STARTTLS", "STARTTLS": "454 4.7.0 no TLS", "MAIL": "451 4.3.0 later"}, want: exchange.ReachNone},
+	} {
+		for _, backup := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, "/backup ", backup), func(t *testing.T) {
+				w := newWorld(t, nil)
+				w.host("mail.sender.test", "192.0.2.1", nil)
+				w.net.real["192.0.2.1:25"] = scripted(t, cmp.Or(c.greeting, "220 mail.sender.test"), c.answers)
+				w.names.MX("sender.test", "10 mail.sender.test")
+				if backup { // which no one can connect to
+					w.names.MX("sender.test", "10 mail.sender.test", "20 backup.sender.test")
+					w.host("backup.sender.test", "192.0.2.2", nil)
+				}
+				if _, err := w.try(); err == nil || exchange.ReachOf(err) != c.want {
+					t.Errorf("reach %d, want %d: %v", exchange.ReachOf(err), c.want, err)
+				}
+			})
+		}
+	}
+
+	t.Run("no one listens", func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.host("sender.test", "192.0.2.1", nil)
+		if _, err := w.try(); err == nil || exchange.ReachOf(err) != exchange.ReachNone {
+			t.Errorf("reach %d: %v", exchange.ReachOf(err), err)
+		}
+	})
 }

@@ -2,11 +2,13 @@ package outbound
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
 	"github.com/emersion/go-smtp"
 
+	"inbox/exchange"
 	"inbox/internal/bounded"
 )
 
@@ -32,7 +34,7 @@ type sessionLimit struct {
 func newDomainLimits() *domainLimits { return &domainLimits{domains: map[string]*sessionLimit{}} }
 
 // acquire waits for a free session. The returned function ends it and reports how it went.
-func (l *domainLimits) acquire(ctx context.Context, domain string) (release func(well bool), err error) {
+func (l *domainLimits) acquire(ctx context.Context, domain string) (release func(failure error), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -45,7 +47,7 @@ func (l *domainLimits) acquire(ctx context.Context, domain string) (release func
 	}
 
 	one.used++
-	return func(well bool) { l.release(one, well) }, nil
+	return func(failure error) { l.release(one, failure) }, nil
 }
 
 // wait releases the lock until a session has ended.
@@ -74,13 +76,17 @@ func (l *domainLimits) join(domain string) *sessionLimit {
 	return one
 }
 
-func (l *domainLimits) release(one *sessionLimit, well bool) {
+// release ends a session. What the domain answered about a recipient says nothing about how many sessions it takes.
+func (l *domainLimits) release(one *sessionLimit, failure error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
 	one.used--
 	one.users--
-	if one.streak++; !well {
+	switch {
+	case failure == nil:
+		one.streak++
+	case exchange.ReachOf(failure) != exchange.ReachRecipient:
 		one.streak, one.allowed = 0, startingSessions
 	}
 
@@ -93,7 +99,7 @@ func (l *domainLimits) release(one *sessionLimit, well bool) {
 }
 
 // pauses stop the mail to a domain that refuses what comes from here by its policy (5.7.26, 4.7.28): to go on would make
-// our reputation worse.
+// our reputation worse. Each recipient counts once: one who refuses us by a rule of their own stops no one else.
 type pauses struct {
 	mu      sync.Mutex
 	now     func() time.Time
@@ -101,7 +107,7 @@ type pauses struct {
 }
 
 type pause struct {
-	refused []time.Time
+	refused map[string]time.Time // by recipient
 	until   time.Time
 }
 
@@ -118,7 +124,7 @@ func (b *pauses) remaining(domain string) time.Duration {
 }
 
 // note reads the answers of one attempt.
-func (b *pauses) note(domain string, result Outcome, err error) {
+func (b *pauses) note(mail Mail, result Outcome, err error) {
 	if !byPolicy(result, err) {
 		return
 	}
@@ -127,25 +133,20 @@ func (b *pauses) note(domain string, result Outcome, err error) {
 	defer b.mu.Unlock()
 
 	now := b.now()
-	one := b.domains[domain]
+	one := b.domains[mail.Domain]
 	if one == nil {
 		if len(b.domains) >= maxDomains {
 			bounded.MakeRoom(b.domains, func(idle *pause) bool { return now.After(idle.until) })
 		}
-		one = &pause{}
-		b.domains[domain] = one
+		one = &pause{refused: map[string]time.Time{}}
+		b.domains[mail.Domain] = one
 	}
 
-	recent := one.refused[:0]
-	for _, at := range one.refused {
-		if now.Sub(at) < refusalWindow {
-			recent = append(recent, at)
-		}
-	}
-
-	recent = append(recent, now)
-	if one.refused = recent; len(recent) >= refusalLimit {
-		one.refused, one.until = nil, now.Add(refusalPause)
+	maps.DeleteFunc(one.refused, func(_ string, at time.Time) bool { return now.Sub(at) >= refusalWindow })
+	one.refused[mail.Recipients[0]] = now
+	if len(one.refused) >= refusalLimit {
+		clear(one.refused)
+		one.until = now.Add(refusalPause)
 	}
 }
 
