@@ -129,6 +129,7 @@ func (s *Server) wake(channel, payload string) {
 		s.queue.Wake(payload)
 	case store.ChannelLists:
 		s.lists.Wake()
+		s.wakeErasures()
 	case store.ChannelTokens:
 		s.tokens.Changed()
 	case store.ChannelBridge:

@@ -13,7 +13,6 @@ import (
 	"inbox/engine/delivery"
 	"inbox/engine/store"
 	"inbox/exchange"
-	"inbox/internal/clock"
 	"inbox/internal/config"
 	"inbox/internal/fault"
 )
@@ -127,14 +126,19 @@ func ErasedNames(ctx context.Context, vault Vault) (func(string) string, error) 
 	return hashWith(key), nil
 }
 
-// Run does erasures until ctx ends, as they come.
-func (e Erasures) Run(ctx context.Context, every time.Duration, failed func(error)) error {
+// Run does erasures until ctx ends: at once when begun says that there may be one, and else at the interval.
+func (e Erasures) Run(ctx context.Context, every time.Duration, begun <-chan struct{}, failed func(error)) error {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
 	for {
 		if err := e.Work(ctx); err != nil && ctx.Err() == nil {
 			failed(err)
 		}
-		if err := clock.Sleep(ctx, every); err != nil {
-			return nil //nolint:nilerr // it was told to end
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-begun:
+		case <-ticker.C:
 		}
 	}
 }
@@ -191,6 +195,9 @@ func (e Erasures) stage(ctx context.Context, erasure store.Erasure) error {
 	id := erasure.Receipt.ID
 	switch erasure.Receipt.Stage {
 	case store.EraseFind:
+		if err := e.stopOpen(ctx, erasure); err != nil {
+			return err
+		}
 		return e.store.FindErased(ctx, erasure)
 	case store.EraseStop:
 		return e.stop(ctx, id)
@@ -227,6 +234,42 @@ var kept = []string{
 	"what others wrote about the person, and entries of the operator's lists of blocks and allows",
 }
 
+const reasonErased = "the sender was erased"
+
+// openPage is how many open messages are read at a time.
+const openPage = 500
+
+// stopOpen cancels the messages of the person that have not ended, before all others are looked through, which may take long: what reads them
+// as they grow ends within a second.
+func (e Erasures) stopOpen(ctx context.Context, erasure store.Erasure) error {
+	if erasure.After != "" {
+		return nil // it was done when the search began
+	}
+
+	filter := exchange.TurnFilter{ByArrival: true, Limit: openPage + 1, States: []string{
+		exchange.StateAccepted, exchange.StateRunning, exchange.StateWaiting, exchange.StateHeld,
+	}}
+	for {
+		page, err := e.store.Turns(ctx, filter)
+		if err != nil {
+			return err
+		}
+
+		page, filter.Before = exchange.NextPage(page, openPage, exchange.TurnCursor)
+		for _, turn := range page {
+			if turn.ID > erasure.Receipt.ID || !erasure.Person.Sent(turn) {
+				continue
+			}
+			if _, err := e.cancel(ctx, turn.ID, reasonErased); !over(err) {
+				return err
+			}
+		}
+		if filter.Before == "" {
+			return nil
+		}
+	}
+}
+
 // over reports whether a call was done, or was about something that had ended or gone.
 func over(err error) bool {
 	return err == nil || fault.Is(err, fault.NotFound) || fault.Is(err, fault.Conflict) || fault.Is(err, fault.Unsupported)
@@ -234,7 +277,6 @@ func over(err error) bool {
 
 // stop cancels messages that have not ended, takes answers back where their way knows that, and cancels deliveries. It waits for runs to end.
 func (e Erasures) stop(ctx context.Context, id string) error {
-	const reason = "the sender was erased"
 	running, deletions := false, int64(0)
 	for after := ""; ; {
 		turns, err := e.store.ErasedTurns(ctx, id, after, erasePortion)
@@ -247,7 +289,7 @@ func (e Erasures) stop(ctx context.Context, id string) error {
 		after = turns[len(turns)-1]
 
 		for _, turn := range turns {
-			if _, err := e.cancel(ctx, turn, reason); !over(err) {
+			if _, err := e.cancel(ctx, turn, reasonErased); !over(err) {
 				return err
 			}
 			answers, err := e.store.AnswersOf(ctx, turn)
@@ -255,7 +297,7 @@ func (e Erasures) stop(ctx context.Context, id string) error {
 				return err
 			}
 			for _, answer := range answers {
-				err := e.delivery.Delete(ctx, answer, reason)
+				err := e.delivery.Delete(ctx, answer, reasonErased)
 				if !over(err) {
 					return err
 				}
