@@ -148,7 +148,14 @@ func (r *resources) wakeErasures() {
 
 // runErasures does what operators began.
 func (m *modules) runErasures(ctx context.Context) error {
-	return m.operator().Erasures.Run(ctx, eraseEvery, m.erasing, func(err error) {
+	return m.operator().Erasures.Run(ctx, eraseEvery, func(err error) {
 		m.logger.WarnContext(ctx, "an erasure goes on later", "error", err)
+	})
+}
+
+// stopErased ends what is under way for persons whose erasure was begun.
+func (m *modules) stopErased(ctx context.Context) error {
+	return m.operator().Erasures.RunStops(ctx, m.erasing, func(err error) {
+		m.logger.WarnContext(ctx, "open messages of an erased person are cancelled later", "error", err)
 	})
 }

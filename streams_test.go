@@ -7,6 +7,8 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -165,7 +167,9 @@ func TestStreamsEndWithTheirSender(t *testing.T) {
 
 // ends are what another process does about the holder of a token.
 var ends = map[string]func(ctx context.Context, opened *store.Store, tokenID, domain string) error{
-	"revoked": func(ctx context.Context, opened *store.Store, tokenID, _ string) error { return opened.RevokeToken(ctx, tokenID) },
+	"revoked": func(ctx context.Context, opened *store.Store, tokenID, _ string) error {
+		return opened.RevokeToken(ctx, tokenID)
+	},
 	"blocked": func(ctx context.Context, opened *store.Store, tokenID, domain string) error {
 		return opened.PutListEntries(ctx, exchange.ListEntry{
 			ID: uuid.Must(uuid.NewV7()).String(), List: exchange.ListBlock, Kind: exchange.TargetPrincipal, Target: domain + " token:" + tokenID,
@@ -176,4 +180,56 @@ var ends = map[string]func(ctx context.Context, opened *store.Store, tokenID, do
 		_, err := opened.BeginErasure(ctx, store.PersonNames{Principals: []string{domain + " token:" + tokenID}}, nil, "a test")
 		return err
 	},
+}
+
+// TestProgramsThatWaitEndWithTheirToken: a long poll or a stream of a program that waits for work is refused or ends when its token is revoked.
+func TestProgramsThatWaitEndWithTheirToken(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "inbox.toml")
+	if err := os.WriteFile(file, []byte("federation = { allow_private = true }\n[[agents]]\nname = \"worker\"\nkind = \"pull\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := inboxtest.New(t, file).Serve()
+	tokens := server.Operator().Tokens
+	bridge := func(name string) (string, exchange.Token, error) {
+		return tokens.CreateBridge(t.Context(), name, "", []string{exchange.BridgePending})
+	}
+	worker := func(name string) (string, exchange.Token, error) {
+		return tokens.CreatePull(t.Context(), name, "worker")
+	}
+	for name, c := range map[string]struct {
+		token        func(name string) (string, exchange.Token, error)
+		method, path string
+		stream       bool
+	}{
+		"long poll of a bridge": {bridge, http.MethodGet, "/v1/bridge/pending?wait=50s", false},
+		"stream of a bridge":    {bridge, http.MethodGet, "/v1/bridge/events", true},
+		"long poll for turns":   {worker, http.MethodPost, "/v1/pull/worker/take?wait=50s", false},
+		"stream of turns":       {worker, http.MethodGet, "/v1/pull/worker/events", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			secret, token, err := c.token(strings.ReplaceAll(name, " ", "-"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			answers := make(chan *http.Response, 1)
+			go func() { answers <- server.Open(c.method, c.path, secret, "") }()
+			var response *http.Response
+			if c.stream {
+				response = await.Receive(t, answers, "the head of the stream")
+			}
+			if err := server.Store().RevokeToken(t.Context(), token.ID); err != nil {
+				t.Fatal(err)
+			}
+			if response == nil {
+				if response = await.Receive(t, answers, "the end of the wait"); response.StatusCode != http.StatusUnauthorized {
+					t.Errorf("status %d", response.StatusCode)
+				}
+			}
+			await.Done(t, func() { _, _ = io.Copy(io.Discard, response.Body) }, "the end of the stream")
+			if err := response.Body.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }

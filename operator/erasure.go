@@ -13,6 +13,7 @@ import (
 	"inbox/engine/delivery"
 	"inbox/engine/store"
 	"inbox/exchange"
+	"inbox/internal/clock"
 	"inbox/internal/config"
 	"inbox/internal/fault"
 )
@@ -126,19 +127,36 @@ func ErasedNames(ctx context.Context, vault Vault) (func(string) string, error) 
 	return hashWith(key), nil
 }
 
-// Run does erasures until ctx ends: at once when begun says that there may be one, and else at the interval.
-func (e Erasures) Run(ctx context.Context, every time.Duration, begun <-chan struct{}, failed func(error)) error {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
+// Run does erasures until ctx ends, as they come.
+func (e Erasures) Run(ctx context.Context, every time.Duration, failed func(error)) error {
 	for {
 		if err := e.Work(ctx); err != nil && ctx.Err() == nil {
 			failed(err)
 		}
+		if err := clock.Sleep(ctx, every); err != nil {
+			return nil //nolint:nilerr // it was told to end
+		}
+	}
+}
+
+// RunStops cancels the open messages of a person as soon as begun says that an erasure may have begun, until ctx ends. Run does that only after
+// it has looked through all messages, and after the erasures before this one. Every node does it, whichever runs the erasure.
+func (e Erasures) RunStops(ctx context.Context, begun <-chan struct{}, failed func(error)) error {
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-begun:
-		case <-ticker.C:
+		}
+
+		open, err := e.store.OpenErasures(ctx, "")
+		for _, erasure := range open {
+			if erasure.Receipt.Stage == store.EraseFind && erasure.After == "" {
+				err = errors.Join(err, e.stopOpen(ctx, erasure))
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			failed(err)
 		}
 	}
 }
@@ -195,9 +213,6 @@ func (e Erasures) stage(ctx context.Context, erasure store.Erasure) error {
 	id := erasure.Receipt.ID
 	switch erasure.Receipt.Stage {
 	case store.EraseFind:
-		if err := e.stopOpen(ctx, erasure); err != nil {
-			return err
-		}
 		return e.store.FindErased(ctx, erasure)
 	case store.EraseStop:
 		return e.stop(ctx, id)
@@ -239,13 +254,8 @@ const reasonErased = "the sender was erased"
 // openPage is how many open messages are read at a time.
 const openPage = 500
 
-// stopOpen cancels the messages of the person that have not ended, before all others are looked through, which may take long: what reads them
-// as they grow ends within a second.
+// stopOpen cancels the messages of the person that have not ended. With them the streams of their answers end.
 func (e Erasures) stopOpen(ctx context.Context, erasure store.Erasure) error {
-	if erasure.After != "" {
-		return nil // it was done when the search began
-	}
-
 	filter := exchange.TurnFilter{ByArrival: true, Limit: openPage + 1, States: []string{
 		exchange.StateAccepted, exchange.StateRunning, exchange.StateWaiting, exchange.StateHeld,
 	}}
