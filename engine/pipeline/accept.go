@@ -402,7 +402,7 @@ func (s *acceptor) repeat(ctx context.Context, agent agents.Entry, in exchange.I
 		if err != nil {
 			return exchange.Receipt{}, false, unavailable("read a repeated message", err)
 		}
-		if turn.Message.ReceivedVia == in.Message.ReceivedVia && turn.Carrier == carrierOf(in.Message.Sender) {
+		if turn.Carrier == carrierOf(in.Message.Sender) {
 			return exchange.Receipt{TurnID: turn.ID, State: turn.State, Reference: turn.Reference}, true, nil
 		}
 	}

@@ -52,7 +52,7 @@ func TestMessageThatIsNotStoredLeavesNoFiles(t *testing.T) {
 		var group sync.WaitGroup
 		for i := range 8 { // copies of one mail: each server on its way added a line to the original
 			group.Go(func() {
-				if _, err := e.pipeline.Receive(t.Context(), guest("same", "a", string(rune('0'+i)))); err != nil {
+				if _, err := e.pipeline.Receive(t.Context(), guest("same", "a", string(rune('b'+i)))); err != nil {
 					t.Error(err)
 				}
 			})
