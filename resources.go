@@ -44,12 +44,14 @@ type resources struct {
 	blobs  blob.Backend
 	store  *store.Store
 	tokens *bearer.Uses // finds tokens in the store, and notes when they were shown
-	lock   *disk.Lock   // nil on PostgreSQL
-	sealer *storage.Sealer
-	lists  *senderLists
-	acme   *acme.Client      // nil = certificates do not come from an authority
-	orders orders            // of certificates
-	tracer *telemetry.Tracer // nil = nothing is traced
+	// erasing is told when an erasure may have begun.
+	erasing chan struct{}
+	lock    *disk.Lock // nil on PostgreSQL
+	sealer  *storage.Sealer
+	lists   *senderLists
+	acme    *acme.Client      // nil = certificates do not come from an authority
+	orders  orders            // of certificates
+	tracer  *telemetry.Tracer // nil = nothing is traced
 
 	stopAsked *stopping // of the process, all domains together
 
@@ -93,7 +95,7 @@ func openResources(ctx context.Context, config *Config, top *modules, changed, e
 	if r.store, err = storage.Open(ctx, options, changed); err != nil {
 		return nil, err
 	}
-	r.tokens = bearer.NewUses(r.store)
+	r.tokens, r.erasing = bearer.NewUses(r.store), make(chan struct{}, 1)
 	if err := r.bindStorage(ctx); err != nil {
 		return nil, errors.Join(err, r.closeStorage())
 	}

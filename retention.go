@@ -138,9 +138,24 @@ func ceilings(r config.Retention) store.Periods {
 // eraseEvery is how soon the server goes on with an erasure.
 const eraseEvery = 2 * time.Second
 
+// wakeErasures says that an erasure may have begun.
+func (r *resources) wakeErasures() {
+	select {
+	case r.erasing <- struct{}{}:
+	default:
+	}
+}
+
 // runErasures does what operators began.
 func (m *modules) runErasures(ctx context.Context) error {
 	return m.operator().Erasures.Run(ctx, eraseEvery, func(err error) {
 		m.logger.WarnContext(ctx, "an erasure goes on later", "error", err)
+	})
+}
+
+// stopErased ends what is under way for persons whose erasure was begun.
+func (m *modules) stopErased(ctx context.Context) error {
+	return m.operator().Erasures.RunStops(ctx, m.erasing, func(err error) {
+		m.logger.WarnContext(ctx, "open messages of an erased person are cancelled later", "error", err)
 	})
 }

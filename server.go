@@ -129,6 +129,7 @@ func (s *Server) wake(channel, payload string) {
 		s.queue.Wake(payload)
 	case store.ChannelLists:
 		s.lists.Wake()
+		s.wakeErasures()
 	case store.ChannelTokens:
 		s.tokens.Changed()
 	case store.ChannelBridge:
@@ -336,7 +337,7 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 	back.Go(func() error { return s.runTokens(ctx) })
 	back.Go(func() error { return s.serveTools(ctx) })
 	back.Go(func() error {
-		return s.whileInTime(ctx, s.queue.Run, s.demands.Run, s.notices.Run, s.sweepBlobs, s.retain, s.countHours, s.runErasures, s.pipeline.ExpireTools, s.endTakeovers, s.lookForLost)
+		return s.whileInTime(ctx, s.queue.Run, s.demands.Run, s.notices.Run, s.sweepBlobs, s.retain, s.countHours, s.runErasures, s.stopErased, s.pipeline.ExpireTools, s.endTakeovers, s.lookForLost)
 	})
 
 	for module := range s.channels.All() {

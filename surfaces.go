@@ -238,7 +238,7 @@ func webhookPair(u *url.URL) string {
 func (m *modules) openChat() (module exchange.Module, err error) {
 	m.chat, err = chat.New(chat.Options{
 		Domain: m.config.Domain, PublicURL: m.config.PublicURL, Issued: issuedTokens{m.a2a}, Receiver: chatReceiver{m.pipeline, m.store, m.logger}, Directory: m.registry, Turns: m.store, Runs: m.pipeline,
-		Tokens: m.tokens, Blobs: m.blobs, Guests: m.takesGuests, Secret: m.tokenKey, Opening: m.opening, Present: m.demands.Present, FileURL: m.activitypub.MediaURL,
+		Tokens: m.tokens, Guests: m.takesGuests, Secret: m.tokenKey, Opening: m.opening, Present: m.demands.Present, FileURL: m.activitypub.MediaURL,
 		ToolKind: func(agent, name string) string { return m.now().toolKind(agent, name) }, Tools: chatTools{m.store, m.pipeline}, Memory: m.store, Conversations: m.store,
 		Origins: m.config.Chat.AllowedOrigins, WaitLimit: m.config.Chat.Wait, Logger: m.logger,
 	})
@@ -358,7 +358,7 @@ func (c chatTools) Submit(ctx context.Context, agent, by string, result map[stri
 func (m *modules) openBridge() (module exchange.Module, err error) {
 	m.bridge, err = bridge.New(bridge.Options{
 		Domain: m.config.Domain, Receiver: m.pipeline, Directory: m.registry, Turns: m.store, Runs: m.pipeline, Tokens: m.tokens,
-		Queue: m.store.Bridge(nil), Sessions: m.store, Notes: m.store.RunNotes(), Sealer: m.sealer, Web: m.client, Blobs: m.blobs,
+		Queue: m.store.Bridge(nil), Sessions: m.store, Notes: m.store.RunNotes(), Sealer: m.sealer, Web: m.client,
 		SessionOf: func(owner string) contract.Sessions { return m.store.SessionMap(owner) },
 		Validator: currentValidator{m.resources}, Present: m.demands.Present, FileURL: m.activitypub.MediaURL, Connectors: func() []bridge.Connector { return m.now().connectors }, WaitLimit: m.config.Bridges.MaxWait, Logger: m.logger,
 		Policy: exchange.Policy{Schedule: m.config.Bridges.Retry}, CallbackConcurrency: m.config.Queue.DeliveryConcurrency,

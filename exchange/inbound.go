@@ -6,6 +6,8 @@ package exchange
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/netip"
 	"time"
 
@@ -26,6 +28,7 @@ type Inbound struct {
 	Channel string             // name of the adapter's channel, by which the answer leaves (Module.Name); required
 
 	Original  []byte          // the native bytes as received; stored once, content-addressed
+	Files     Contents        // to which parts of the message refer by their digest; stored with the message
 	Route     json.RawMessage // the adapter's own notes on how to answer; opaque to all other rooms but for RouteWords
 	Reference string          // the adapter's conversation handle beside the thread (A2A: task id); may be empty
 	// Conversation is what the peer calls the conversation where that is not the id of the thread (a session, a context), so that
@@ -54,6 +57,22 @@ type Inbound struct {
 	Task       *TaskRun             // the run that the message begins, stored with it; nil = none
 	Settlement *Settlement          // what the message offers for an open demand; nil = nothing
 	Rejected   []identity.Rejection // evidence that was offered and not accepted; it becomes audit rows
+}
+
+// Contents are the files of a message that are too large for it. An adapter hands them over in memory, and only the engine
+// stores them, after its last check, so that a refused message leaves nothing on disk. It is a normalized.Keeper.
+type Contents map[string][]byte
+
+// Put adds a file and returns its digest and its size.
+func (c Contents) Put(_ context.Context, from io.Reader) (digest string, size int64, err error) {
+	content, err := io.ReadAll(from)
+	if err != nil {
+		return "", 0, fmt.Errorf("read a file: %w", err)
+	}
+
+	digest = normalized.Digest(content)
+	c[digest] = content
+	return digest, int64(len(content)), nil
 }
 
 // RouteWords is the member of Inbound.Route under which an adapter keeps what of a message's own words the normalized form does

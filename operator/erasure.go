@@ -139,6 +139,28 @@ func (e Erasures) Run(ctx context.Context, every time.Duration, failed func(erro
 	}
 }
 
+// RunStops cancels the open messages of a person as soon as begun says that an erasure may have begun, until ctx ends. Run does that only after
+// it has looked through all messages, and after the erasures before this one. Every node does it, whichever runs the erasure.
+func (e Erasures) RunStops(ctx context.Context, begun <-chan struct{}, failed func(error)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-begun:
+		}
+
+		open, err := e.store.OpenErasures(ctx, "")
+		for _, erasure := range open {
+			if erasure.Receipt.Stage == store.EraseFind && erasure.After == "" {
+				err = errors.Join(err, e.stopOpen(ctx, erasure))
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			failed(err)
+		}
+	}
+}
+
 // Work goes on with the erasures that are not done, until they are or wait for something. Of several callers one works.
 func (e Erasures) Work(ctx context.Context) error {
 	open, err := e.store.OpenErasures(ctx, "")
@@ -227,6 +249,37 @@ var kept = []string{
 	"what others wrote about the person, and entries of the operator's lists of blocks and allows",
 }
 
+const reasonErased = "the sender was erased"
+
+// openPage is how many open messages are read at a time.
+const openPage = 500
+
+// stopOpen cancels the messages of the person that have not ended. With them the streams of their answers end.
+func (e Erasures) stopOpen(ctx context.Context, erasure store.Erasure) error {
+	filter := exchange.TurnFilter{ByArrival: true, Limit: openPage + 1, States: []string{
+		exchange.StateAccepted, exchange.StateRunning, exchange.StateWaiting, exchange.StateHeld,
+	}}
+	for {
+		page, err := e.store.Turns(ctx, filter)
+		if err != nil {
+			return err
+		}
+
+		page, filter.Before = exchange.NextPage(page, openPage, exchange.TurnCursor)
+		for _, turn := range page {
+			if turn.ID > erasure.Receipt.ID || !erasure.Person.Sent(turn) {
+				continue
+			}
+			if _, err := e.cancel(ctx, turn.ID, reasonErased); !over(err) {
+				return err
+			}
+		}
+		if filter.Before == "" {
+			return nil
+		}
+	}
+}
+
 // over reports whether a call was done, or was about something that had ended or gone.
 func over(err error) bool {
 	return err == nil || fault.Is(err, fault.NotFound) || fault.Is(err, fault.Conflict) || fault.Is(err, fault.Unsupported)
@@ -234,7 +287,6 @@ func over(err error) bool {
 
 // stop cancels messages that have not ended, takes answers back where their way knows that, and cancels deliveries. It waits for runs to end.
 func (e Erasures) stop(ctx context.Context, id string) error {
-	const reason = "the sender was erased"
 	running, deletions := false, int64(0)
 	for after := ""; ; {
 		turns, err := e.store.ErasedTurns(ctx, id, after, erasePortion)
@@ -247,7 +299,7 @@ func (e Erasures) stop(ctx context.Context, id string) error {
 		after = turns[len(turns)-1]
 
 		for _, turn := range turns {
-			if _, err := e.cancel(ctx, turn, reason); !over(err) {
+			if _, err := e.cancel(ctx, turn, reasonErased); !over(err) {
 				return err
 			}
 			answers, err := e.store.AnswersOf(ctx, turn)
@@ -255,7 +307,7 @@ func (e Erasures) stop(ctx context.Context, id string) error {
 				return err
 			}
 			for _, answer := range answers {
-				err := e.delivery.Delete(ctx, answer, reason)
+				err := e.delivery.Delete(ctx, answer, reasonErased)
 				if !over(err) {
 					return err
 				}

@@ -324,7 +324,7 @@ func (c *Caller) readParts(ctx context.Context, parts a2a.ContentParts) ([]norma
 		parts = withoutLarge(parts)
 	}
 
-	read, err := c.normalizeParts(ctx, parts)
+	read, err := normalizeParts(ctx, parts, c.blobs)
 	if _, malformed := errors.AsType[*problem](err); malformed {
 		return nil, fault.GiveUp("the other agent answers in an unknown form", err)
 	}

@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -22,6 +23,7 @@ import (
 
 // engine is a small real engine in memory: it accepts, dedupes, runs an agent a turn at a time and keeps events.
 type engine struct {
+	blobs normalized.Keeper // where files of messages go
 	*exchangetest.Documents
 	*exchangetest.Tokens
 
@@ -178,6 +180,11 @@ func (e *engine) Receive(ctx context.Context, in exchange.Inbound) (exchange.Rec
 	}
 	if parked := e.turns[in.Continues]; parked != nil && parked.State != exchange.StateWaiting {
 		return exchange.Receipt{}, fault.New(fault.Conflict, "the message that this one continues does not wait any more")
+	}
+	for _, content := range in.Files {
+		if _, _, err := e.blobs.Put(ctx, bytes.NewReader(content)); err != nil {
+			return exchange.Receipt{}, err
+		}
 	}
 	if in.Claim != nil {
 		instead, inserted, err := e.PutIfAbsent(ctx, in.Claim.Namespace, in.Claim.Key, in.Claim.Value, in.Claim.Expires)

@@ -180,7 +180,8 @@ func newID() string { return uuid.Must(uuid.NewV7()).String() }
 func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, where destination, offered *offer) (exchange.Inbound, error) {
 	chain := agentChain(message.Metadata)
 	c.exact(message) // last: what is read above is read as the SDK reads it
-	parts, err := a.normalizeParts(ctx, message.Parts)
+	files := exchange.Contents{}
+	parts, err := normalizeParts(ctx, message.Parts, files)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
@@ -206,7 +207,7 @@ func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, wh
 			Raw: normalized.Raw{MediaType: mimeJSON},
 		},
 		NewThread: where.fresh, Trace: c.trace,
-		Original: redact(c.original), Channel: ChannelName, Route: kept, Reference: where.reference, Conversation: where.route.Context, Continues: where.continues,
+		Original: redact(c.original), Files: files, Channel: ChannelName, Route: kept, Reference: where.reference, Conversation: where.route.Context, Continues: where.continues,
 	}
 
 	in.Message.Clean()
@@ -269,22 +270,21 @@ const (
 	mimeBytes = "application/octet-stream"
 )
 
-// codec turns parts of the protocol into ours and back. Files that are too large for a message go through the blob
-// store.
+// codec turns our parts into those of the protocol. Files that are too large for a message are in the blob store.
 type codec struct {
 	blobs   exchange.Blobs
 	address func(part normalized.Part) string // where a file that is too large to be sent is read; nil = nowhere
 }
 
-// normalizeParts turns the parts of a message into ours.
-func (c codec) normalizeParts(ctx context.Context, parts a2a.ContentParts) ([]normalized.Part, error) {
+// normalizeParts turns the parts of a message into ours. Files that are too large for a message go to the keeper.
+func normalizeParts(ctx context.Context, parts a2a.ContentParts, keeper normalized.Keeper) ([]normalized.Part, error) {
 	list := make([]normalized.Part, 0, len(parts))
 	for i, part := range parts {
 		field := fmt.Sprintf("message.parts[%d]", i)
 		if part == nil {
 			return nil, inField(field, "must be an object")
 		}
-		converted, err := c.normalizePart(ctx, part, field)
+		converted, err := normalizePart(ctx, part, field, keeper)
 		if err != nil {
 			return nil, err
 		}
@@ -293,14 +293,15 @@ func (c codec) normalizeParts(ctx context.Context, parts a2a.ContentParts) ([]no
 	return list, nil
 }
 
-func (c codec) normalizePart(ctx context.Context, part *a2a.Part, field string) (normalized.Part, error) {
+func normalizePart(ctx context.Context, part *a2a.Part, field string, keeper normalized.Keeper) (normalized.Part, error) {
 	switch content := part.Content.(type) {
 	case a2a.Text:
 		read := normalizeText(string(content), part.MediaType)
 		read.Citation = citationIn(part.Metadata)
 		return read, nil
 	case a2a.Raw:
-		return c.normalizeFile(ctx, content, part.MediaType, part.Filename)
+		file := normalized.Part{Kind: normalized.PartFile, MIME: orBytes(part.MediaType), Name: part.Filename}
+		return file.Carrying(ctx, content, keeper)
 	case a2a.URL:
 		read := normalizeURL(string(content), part)
 		if read.Kind == normalized.PartLink {
@@ -314,7 +315,7 @@ func (c codec) normalizePart(ctx context.Context, part *a2a.Part, field string) 
 		}
 		data := normalized.Data()
 		data.Name = part.Filename
-		return data.Carrying(ctx, encoded, c.blobs)
+		return data.Carrying(ctx, encoded, keeper)
 	}
 	return normalized.Part{}, inField(field, "must have exactly one of text, raw, url and data")
 }
@@ -337,12 +338,6 @@ func markdownOf(text string) string {
 		markdown += "\n\n[The text was cut, because its HTML is very long; the original message is kept.]"
 	}
 	return markdown
-}
-
-// normalizeFile keeps small content inline and moves larger content to the blob store.
-func (c codec) normalizeFile(ctx context.Context, content []byte, mediaType, name string) (normalized.Part, error) {
-	part := normalized.Part{Kind: normalized.PartFile, MIME: orBytes(mediaType), Name: name}
-	return part.Carrying(ctx, content, c.blobs)
 }
 
 // normalizeURL makes a link of a page and a file of everything else; neither is fetched.

@@ -187,7 +187,7 @@ func TestPartsSurviveTheWay(t *testing.T) {
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		sent := a2a.ContentParts(rapid.SliceOfN(part, 1, 5).Draw(t, "parts"))
-		ours, err := b.adapter.normalizeParts(b.Context(), sent)
+		ours, err := normalizeParts(b.Context(), sent, b.adapter.options.Blobs)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,6 +41,7 @@ func setup(t *testing.T, change ...func(*Options)) *bundle {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.engine.blobs = blobs
 	logger := slog.New(slog.NewTextHandler(b.log, nil))
 	options := Options{
 		Domain: "agents.test", PublicURL: "https://agents.test", Receiver: b.engine, Directory: b.engine, Turns: b.engine,

@@ -47,7 +47,7 @@ func New(options Options) (*Adapter, error) {
 	case o.Domain == "":
 		return nil, errors.New("bridge: Domain is empty")
 	case o.Receiver == nil, o.Directory == nil, o.Turns == nil, o.Runs == nil, o.Tokens == nil, o.Queue == nil, o.Sessions == nil,
-		o.SessionOf == nil, o.Notes == nil, o.Sealer == nil, o.Web == nil, o.Blobs == nil, o.Validator == nil, o.Present == nil:
+		o.SessionOf == nil, o.Notes == nil, o.Sealer == nil, o.Web == nil, o.Validator == nil, o.Present == nil:
 		return nil, errors.New("bridge: a collaborator is missing")
 	}
 	orDefault(&o.WaitLimit, defaultWaitLimit)

@@ -327,7 +327,8 @@ const (
 
 // inbound makes the normalized message of a question, and what is kept beside it.
 func (m *messages) inbound(ctx context.Context, q question, imported bool) (exchange.Inbound, error) {
-	parts, err := m.parts(ctx, q.message)
+	files := exchange.Contents{}
+	parts, err := parts(ctx, q.message, files)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
@@ -351,7 +352,7 @@ func (m *messages) inbound(ctx context.Context, q question, imported bool) (exch
 			ReceivedVia: normalized.ViaA2A, ReceivedAt: identity.Now(), Raw: normalized.Raw{MediaType: mimeJSON},
 		},
 		Audience: exchange.Audience{Open: q.message.RoomKind != roomDM}, // elsewhere the program decides who is in its room
-		Original: q.original, Channel: ChannelName, Route: kept, Conversation: q.session.ID, FromAgent: q.chain != nil, Rejected: q.rejected,
+		Original: q.original, Files: files, Channel: ChannelName, Route: kept, Conversation: q.session.ID, FromAgent: q.chain != nil, Rejected: q.rejected,
 	}
 
 	in.Message.Sender.Profile = q.profile()
@@ -484,7 +485,7 @@ const (
 
 // parts are the text and the files of a message. A file is an object with an address or with its bytes as base64; its
 // members may have any of the names that products use. Nothing is fetched.
-func (m *messages) parts(ctx context.Context, message contract.Message) ([]normalized.Part, error) {
+func parts(ctx context.Context, message contract.Message, files exchange.Contents) ([]normalized.Part, error) {
 	var parts []normalized.Part
 	if message.Text != "" {
 		parts = append(parts, normalized.Text(message.Text))
@@ -494,7 +495,7 @@ func (m *messages) parts(ctx context.Context, message contract.Message) ([]norma
 	}
 
 	for i, one := range message.Attachments {
-		part, err := m.file(ctx, value.Assoc(one), fmt.Sprintf("attachments[%d]", i))
+		part, err := filePart(ctx, value.Assoc(one), fmt.Sprintf("attachments[%d]", i), files)
 		if err != nil {
 			return nil, err
 		}
@@ -504,7 +505,7 @@ func (m *messages) parts(ctx context.Context, message contract.Message) ([]norma
 	return parts, nil
 }
 
-func (m *messages) file(ctx context.Context, file map[string]any, field string) (normalized.Part, error) {
+func filePart(ctx context.Context, file map[string]any, field string, files exchange.Contents) (normalized.Part, error) {
 	part := normalized.Part{
 		Kind: normalized.PartFile, MIME: text(file, "mime", "mime_type", "mimeType", "mimetype", "content_type", "media_type", "type"),
 		Name: text(file, "name", "filename", "title"), Alt: text(file, "alt", "alt_text"),
@@ -516,7 +517,7 @@ func (m *messages) file(ctx context.Context, file map[string]any, field string) 
 		part.Name = strings.ToValidUTF8(part.Name[:maxAttachmentName], "")
 	}
 	if encoded := text(file, "data_base64", "data", "bytes", "content_base64"); encoded != "" {
-		return m.keep(ctx, part, encoded, field)
+		return carrying(ctx, part, encoded, field, files)
 	}
 
 	address := text(file, "url", "uri", "url_private", "href")
@@ -528,10 +529,10 @@ func (m *messages) file(ctx context.Context, file map[string]any, field string) 
 	return part, nil
 }
 
-func (m *messages) keep(ctx context.Context, part normalized.Part, encoded, field string) (normalized.Part, error) {
+func carrying(ctx context.Context, part normalized.Part, encoded, field string, files exchange.Contents) (normalized.Part, error) {
 	content, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
 		return part, fault.InField(field+".data_base64", "is no base64")
 	}
-	return part.Carrying(ctx, content, m.options.Blobs)
+	return part.Carrying(ctx, content, files)
 }

@@ -84,7 +84,6 @@ type Options struct {
 	Notes     RunNotes                             // who asked to stop a run
 	Sealer    exchange.Sealer
 	Web       exchange.WebClient // for the callbacks of bridges, which their clients register
-	Blobs     normalized.Keeper
 	Validator Validator
 	Present   func(policypart.Part) policypart.Part // puts the asker's secret into the url of a demand
 

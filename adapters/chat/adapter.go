@@ -59,7 +59,7 @@ func New(options Options) (*Adapter, error) {
 	if options.Domain == "" {
 		return nil, errors.New("chat: Domain is empty")
 	}
-	if options.Receiver == nil || options.Directory == nil || options.Turns == nil || options.Runs == nil || options.Tokens == nil || options.Blobs == nil || options.Memory == nil {
+	if options.Receiver == nil || options.Directory == nil || options.Turns == nil || options.Runs == nil || options.Tokens == nil || options.Memory == nil {
 		return nil, errors.New("chat: a collaborator is missing")
 	}
 

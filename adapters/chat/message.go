@@ -113,7 +113,8 @@ func routeOf(turn exchange.TurnRecord) route {
 
 // inbound makes the normalized message of a question, and what is kept beside it.
 func (m *messages) inbound(ctx context.Context, q question) (exchange.Inbound, error) {
-	parts, err := m.parts(ctx, q)
+	files := exchange.Contents{}
+	parts, err := m.parts(ctx, q, files)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
@@ -151,7 +152,7 @@ func (m *messages) inbound(ctx context.Context, q question) (exchange.Inbound, e
 			},
 			ReceivedVia: normalized.ViaA2A, ReceivedAt: identity.Now(), Raw: normalized.Raw{MediaType: mimeJSON},
 		},
-		Original: q.original, Channel: ChannelName, Route: kept, Conversation: session, Client: q.who.from,
+		Original: q.original, Files: files, Channel: ChannelName, Route: kept, Conversation: session, Client: q.who.from,
 	}
 
 	in.Message.Sender.Profile = profileOf(q.input.ClientContext)
@@ -224,7 +225,7 @@ func nameIn(clientContext map[string]any, member string) string {
 }
 
 // parts are the text, the results of tools that ran at the client, and its files.
-func (m *messages) parts(ctx context.Context, q question) ([]normalized.Part, error) {
+func (m *messages) parts(ctx context.Context, q question, files exchange.Contents) ([]normalized.Part, error) {
 	var parts []normalized.Part
 	input := q.input
 	if text := strings.TrimSpace(input.Message); text != "" {
@@ -243,7 +244,7 @@ func (m *messages) parts(ctx context.Context, q question) ([]normalized.Part, er
 	}
 
 	for _, attached := range input.Attachments {
-		part, err := m.filePart(ctx, value.Assoc(attached))
+		part, err := filePart(ctx, value.Assoc(attached), files)
 		if err != nil {
 			return nil, err
 		}
@@ -296,7 +297,7 @@ func broughtBy(message envelope.Envelope) (json.RawMessage, *normalized.ToolErro
 
 // filePart reads {name, mimeType, bytes} or {name, mimeType, uri}; other names of these members are those that clients of
 // the reference use. Nothing is fetched.
-func (m *messages) filePart(ctx context.Context, file map[string]any) (normalized.Part, error) {
+func filePart(ctx context.Context, file map[string]any, files exchange.Contents) (normalized.Part, error) {
 	part := normalized.Part{Kind: normalized.PartFile, MIME: textOf(file, "mimeType", "mime_type", "type"), Name: textOf(file, "name", "filename")}
 	if part.MIME == "" || !strings.Contains(part.MIME, "/") {
 		part.MIME = mimeBytes
@@ -305,7 +306,7 @@ func (m *messages) filePart(ctx context.Context, file map[string]any) (normalize
 		part.Name = strings.ToValidUTF8(part.Name[:maxAttachmentName], "")
 	}
 	if encoded := textOf(file, "bytes", "data", "data_base64"); encoded != "" {
-		return m.keep(ctx, part, encoded)
+		return carrying(ctx, part, encoded, files)
 	}
 
 	address := textOf(file, "uri", "url")
@@ -326,12 +327,12 @@ func textOf(object map[string]any, members ...string) string {
 	return ""
 }
 
-func (m *messages) keep(ctx context.Context, part normalized.Part, encoded string) (normalized.Part, error) {
+func carrying(ctx context.Context, part normalized.Part, encoded string, files exchange.Contents) (normalized.Part, error) {
 	content, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
 		return part, fault.New(fault.Malformed, "the bytes of a file must be base64")
 	}
-	return part.Carrying(ctx, content, m.options.Blobs)
+	return part.Carrying(ctx, content, files)
 }
 
 const maxHistoryLines = 100

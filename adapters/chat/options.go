@@ -36,7 +36,6 @@ type Options struct {
 	Turns     Turns
 	Runs      exchange.Runs
 	Tokens    exchange.Tokens
-	Blobs     normalized.Keeper
 	Memory    Memory
 	// Conversations finds the conversation that a client calls by a session; optional: exchange.ByName.
 	Conversations exchange.Conversations

@@ -16,6 +16,7 @@ import (
 	"inbox/adapters/email/authentication"
 	"inbox/adapters/email/message"
 	"inbox/adapters/email/text"
+	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/ordered"
 )
@@ -104,6 +105,7 @@ type arrival struct {
 	body   []byte
 	mail   []byte // exactly as received
 	sender verdict
+	files  exchange.Contents // that are too large for a message
 
 	known *reading
 }
@@ -183,7 +185,8 @@ func (i *inbox) handOver(ctx context.Context, mail *arrival) error {
 	var accepted []string
 	var deferred error
 	var refused refusals
-	shared, err := text.Read(ctx, mail.fields, mail.body, len(mail.mail), i.fileStore(mail.env))
+	mail.files = exchange.Contents{}
+	shared, err := text.Read(ctx, mail.fields, mail.body, len(mail.mail), mail.files)
 	if err != nil {
 		return err
 	}

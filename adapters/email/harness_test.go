@@ -109,6 +109,7 @@ func startWith(t testing.TB, change func(*Options), before func(*Adapter)) *setu
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.engine.Blobs = blobs
 	options := Options{
 		Domain: "inbox.test", Hostname: "mx.inbox.test", Listen: "127.0.0.1:0", Receiver: s.engine, Agents: s.engine, Threads: s.engine,
 		State: s.state, Mailbox: s.mailbox, Blobs: blobs, Resolver: safehttp.NewResolver(s.names.Address), Logger: slog.New(slog.DiscardHandler),

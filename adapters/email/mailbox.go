@@ -2,8 +2,6 @@ package email
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"slices"
@@ -94,31 +92,13 @@ func shownMail(fields message.Header, said text.Content) exchange.Mail {
 	return shown
 }
 
-// nowhere takes files whose bytes are in a kept original.
-type nowhere struct{}
-
-// Put returns the digest and keeps nothing.
-func (nowhere) Put(_ context.Context, r io.Reader) (digest string, size int64, err error) {
-	sum := sha256.New()
-	size, err = io.Copy(sum, r)
-	return hex.EncodeToString(sum.Sum(nil)), size, err
-}
-
-// fileStore is where the files of a mail go that are too large for a message: without an agent among the recipients the original is enough.
-func (i *inbox) fileStore(env envelope) text.Store {
-	if slices.ContainsFunc(env.recipients, func(to recipient) bool { return to.agent != "" }) {
-		return i.options.Blobs
-	}
-	return nowhere{}
-}
-
 // capturedMail is an answer that is kept instead of being sent. A repeat of its delivery is a repeat of it.
 func (o *outbox) capturedMail(ctx context.Context, delivery exchange.Delivery, from, domain string, to []string, data []byte) (exchange.IncomingMail, error) {
 	fields, body, err := message.Split(data)
 	if err != nil {
 		return exchange.IncomingMail{}, fault.GiveUp("the mail cannot be read", err)
 	}
-	said, err := text.Read(ctx, fields, body, len(data), nowhere{})
+	said, err := text.Read(ctx, fields, body, len(data), exchange.Contents{}) // the files are in the mail
 	if err != nil {
 		return exchange.IncomingMail{}, err
 	}

@@ -80,7 +80,7 @@ func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Conten
 			ReceivedAt: identity.At(mail.env.received), Raw: normalized.Raw{MediaType: "message/rfc822"},
 			Surface: surfaceOf(mail, to),
 		},
-		Audience: i.audience(sender, kept), Original: i.original(mail), Channel: ChannelName, Route: notes, Repeats: true, NoReply: i.automatic(mail, to, named),
+		Audience: i.audience(sender, kept), Original: i.original(mail), Files: mail.files, Channel: ChannelName, Route: notes, Repeats: true, NoReply: i.automatic(mail, to, named),
 		AnswerOf: i.answeredAt(parents.parent), Opens: thread.begins, Client: mail.env.client(),
 		FromAgent: mail.fields.Has(chainField) || autoSubmitted(mail.fields) != "",
 		Rejected:  i.verifier.rejected(mail.sender),

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"inbox/agents/runtime/value"
+	"inbox/exchange"
 	"inbox/internal/clip"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -17,7 +18,7 @@ const (
 )
 
 // attachment is a file with an address, or with its bytes as base64; its members may have any of the names that programs use.
-func (rs *runs) attachment(ctx context.Context, file map[string]any, field string) (normalized.Part, error) {
+func attachment(ctx context.Context, file map[string]any, field string, files exchange.Contents) (normalized.Part, error) {
 	part := normalized.Part{
 		Kind: normalized.PartFile, MIME: value.FirstWord(file["mime_type"], file["mime"], file["mimeType"], file["media_type"], file["type"]),
 		Name: clip.Bytes(value.FirstWord(file["name"], file["label"], file["filename"]), maxAttachmentName),
@@ -31,7 +32,7 @@ func (rs *runs) attachment(ctx context.Context, file map[string]any, field strin
 		if err != nil {
 			return part, fault.InField(field+".data_base64", "is no base64")
 		}
-		return rs.file(ctx, part, content)
+		return part.Carrying(ctx, content, files)
 	}
 
 	address := value.FirstWord(file["url"], file["uri"], file["href"])

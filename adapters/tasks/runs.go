@@ -79,7 +79,8 @@ const (
 
 // inbound makes the message of a run.
 func (rs request) inbound(ctx context.Context, agent exchange.AgentProfile, target Target, begin task.Begin) (exchange.Inbound, error) {
-	parts, err := rs.parts(ctx, value.Assoc(begin.Input["task"]))
+	files := exchange.Contents{}
+	parts, err := parts(ctx, value.Assoc(begin.Input["task"]), files)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
@@ -114,7 +115,7 @@ func (rs request) inbound(ctx context.Context, agent exchange.AgentProfile, targ
 			},
 			ReceivedVia: normalized.ViaA2A, ReceivedAt: identity.Now(), Raw: normalized.Raw{MediaType: mimeJSON},
 		},
-		Original: rs.original, Channel: ChannelName, Route: kept, Conversation: session, NewThread: true, Opens: true,
+		Original: rs.original, Files: files, Channel: ChannelName, Route: kept, Conversation: session, NewThread: true, Opens: true,
 		Task: &exchange.TaskRun{ID: run, Owner: rs.caller.key(), Started: started},
 	}, nil
 }
@@ -153,7 +154,7 @@ func profileOf(begin task.Begin) *normalized.SenderProfile {
 
 // parts are what the agent gets: the instructions as text, the input as a file of JSON, the attachments as files. Nothing is
 // fetched.
-func (rs *runs) parts(ctx context.Context, work map[string]any) ([]normalized.Part, error) {
+func parts(ctx context.Context, work map[string]any, files exchange.Contents) ([]normalized.Part, error) {
 	instructions := value.Text(work["instructions"])
 	if instructions == "" {
 		instructions = "Task " + value.Text(work["id"])
@@ -161,7 +162,7 @@ func (rs *runs) parts(ctx context.Context, work map[string]any) ([]normalized.Pa
 	parts := []normalized.Part{normalized.Text(instructions)}
 
 	if input := value.Assoc(work["input"]); len(input) > 0 {
-		part, err := rs.file(ctx, normalized.Part{Kind: normalized.PartFile, MIME: mimeJSON, Name: inputFile}, []byte(value.EncodeText(input)))
+		part, err := normalized.Part{Kind: normalized.PartFile, MIME: mimeJSON, Name: inputFile}.Carrying(ctx, []byte(value.EncodeText(input)), files)
 		if err != nil {
 			return nil, err
 		}
@@ -173,21 +174,13 @@ func (rs *runs) parts(ctx context.Context, work map[string]any) ([]normalized.Pa
 		return nil, fault.InField("task.attachments", fmt.Sprintf("has more than %d files", maxAttachments))
 	}
 	for i, one := range attachments {
-		part, err := rs.attachment(ctx, value.Assoc(one), fmt.Sprintf("task.attachments[%d]", i))
+		part, err := attachment(ctx, value.Assoc(one), fmt.Sprintf("task.attachments[%d]", i), files)
 		if err != nil {
 			return nil, err
 		}
 		parts = append(parts, part)
 	}
 	return parts, nil
-}
-
-func (rs *runs) file(ctx context.Context, part normalized.Part, content []byte) (normalized.Part, error) {
-	part, err := part.Carrying(ctx, content, rs.options.Blobs)
-	if err != nil {
-		return part, fault.Wrap(fault.Unavailable, "the server cannot store files right now", err)
-	}
-	return part, nil
 }
 
 // wait returns when a run has ended, or the time is over.

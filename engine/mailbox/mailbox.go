@@ -3,7 +3,6 @@
 package mailbox
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -58,7 +57,8 @@ type Store interface {
 
 // Blobs keeps the bytes of large mails.
 type Blobs interface {
-	Put(ctx context.Context, r io.Reader) (digest string, size int64, err error)
+	// Stage keeps bytes that may turn out not to be needed; withdraw, which may be nil, removes them again.
+	Stage(ctx context.Context, content []byte) (withdraw func() error, err error)
 	Open(ctx context.Context, digest string) (io.ReadCloser, error)
 }
 
@@ -97,16 +97,21 @@ func (s *Service) Keep(ctx context.Context, mail exchange.IncomingMail) error {
 		return err
 	}
 
-	digest := ""
+	digest, withdraw := "", (func() error)(nil)
 	if len(mail.Raw) > maxInline {
 		var known bool
-		if digest, known, err = s.putBytes(ctx, mail, charge); err != nil || known {
+		if digest, withdraw, known, err = s.stage(ctx, mail, charge); err != nil || known {
 			s.count(ctx, mail, exchange.KeptMail{}, 0, err)
 			return err
 		}
 	}
 
 	kept, err := s.options.Store.KeepMail(ctx, mail, charge, digest, jobs...)
+	if withdraw != nil && !kept.New && fault.OutcomeOf(err) != fault.Unknown {
+		if failed := withdraw(); failed != nil {
+			s.options.Logger.WarnContext(ctx, "the bytes of a mail that was not kept stay until the next sweep", "error", failed)
+		}
+	}
 	s.count(ctx, mail, kept, len(jobs), err)
 	if err != nil {
 		return err
@@ -117,16 +122,16 @@ func (s *Service) Keep(ctx context.Context, mail exchange.IncomingMail) error {
 	return err
 }
 
-// putBytes writes the bytes of a mail for which there is room: those of one that is refused would lie on the disk until a sweep finds them. They
-// are there before the row, so that none points at nothing.
-func (s *Service) putBytes(ctx context.Context, mail exchange.IncomingMail, charge exchange.MailCharge) (digest string, known bool, err error) {
+// stage writes the bytes of a mail for which there is room, before its row, so that no row points at nothing. withdraw removes them again:
+// another mail may take the room first.
+func (s *Service) stage(ctx context.Context, mail exchange.IncomingMail, charge exchange.MailCharge) (digest string, withdraw func() error, known bool, err error) {
 	if known, err = s.options.Store.MailRoom(ctx, mail.Key, charge); err != nil || known {
-		return "", known, err
+		return "", nil, known, err
 	}
-	if digest, _, err = s.options.Blobs.Put(ctx, bytes.NewReader(mail.Raw)); err != nil {
-		return "", false, fmt.Errorf("store mail bytes: %w", err)
+	if withdraw, err = s.options.Blobs.Stage(ctx, mail.Raw); err != nil {
+		return "", nil, false, fmt.Errorf("store mail bytes: %w", err)
 	}
-	return digest, false, nil
+	return normalized.Digest(mail.Raw), withdraw, false, nil
 }
 
 func (s *Service) count(ctx context.Context, mail exchange.IncomingMail, kept exchange.KeptMail, wanted int, err error) {

@@ -22,7 +22,7 @@ import (
 	"inbox/normalized"
 )
 
-// inlineOriginal is the largest original that rides in the message's own transaction; larger ones are written to
+// inlineOriginal is the largest original that is stored in the message's own transaction; larger ones are written to
 // the blob store first, because a second fsync costs more than checking a DKIM signature.
 const inlineOriginal = 64 << 10
 
@@ -70,6 +70,7 @@ type acceptance struct {
 	counted   *moderation.Reservation // against the limits; kept or given back with the message
 	audit     []exchange.AuditRecord  // rows that are stored with the turn
 	original  Original
+	staged    []func() error // remove what the blob store has of the message; emptied once the message may be stored
 	receipt   exchange.Receipt
 }
 
@@ -99,7 +100,7 @@ var stages = []stage{
 	{"admission", "the operator's lists and the agent's access rules: accepted, held, silent or refused", (*acceptor).checkAdmission},
 	{"continuation", "the parked turn that the message continues, and whether it meets what was demanded", (*acceptor).checkContinuation},
 	{"limits", "stop words, rates and budgets, counted by a reservation that ends with the transaction", (*acceptor).checkLimits},
-	{"original", "the native bytes, in the blob store first when they are large", (*acceptor).keepOriginal},
+	{"files", "large files and a large original, in the blob store before the message: removed again if it is not stored", (*acceptor).stageFiles},
 	{"store", "message, job and all else of it in one transaction", (*acceptor).keep},
 }
 
@@ -109,12 +110,15 @@ func (s *acceptor) receive(ctx context.Context, in exchange.Inbound) (exchange.R
 
 	for _, one := range stages {
 		outcome, err := one.run(s, ctx, a)
-		switch {
-		case err != nil:
-			return exchange.Receipt{}, cmp.Or(outcome, outcomeRefused), err
-		case outcome != outcomeNext:
-			return a.receipt, outcome, nil
+		if err == nil && outcome == outcomeNext {
+			continue
 		}
+
+		s.withdraw(ctx, a)
+		if err != nil {
+			return exchange.Receipt{}, cmp.Or(outcome, outcomeRefused), err
+		}
+		return a.receipt, outcome, nil
 	}
 	return exchange.Receipt{}, outcomeError, fault.New(fault.Internal, "the last stage said nothing") // not reached: it always does
 }
@@ -270,11 +274,79 @@ func (s *acceptor) checkLimits(ctx context.Context, a *acceptance) (string, erro
 	return outcomeNext, err
 }
 
-func (s *acceptor) keepOriginal(ctx context.Context, a *acceptance) (_ string, err error) {
-	if a.original, err = s.original(ctx, &a.turn.Message, a.in); err != nil {
-		return outcomeError, err
+// stageFiles writes what is too large for the message's own transaction. The message passed every other check by then. If there is
+// anything to write, it also has to be new and to have room, which the transaction decides for all others.
+func (s *acceptor) stageFiles(ctx context.Context, a *acceptance) (string, error) {
+	a.original = s.original(&a.turn.Message, a.in)
+	large := len(a.in.Original) > inlineOriginal
+	if !large && len(a.in.Files) == 0 {
+		return outcomeNext, nil
+	}
+	if outcome, err := s.checkStorable(ctx, a); err != nil || outcome != outcomeNext {
+		return outcome, err
+	}
+
+	for _, content := range a.in.Files {
+		if err := s.stage(ctx, a, content); err != nil {
+			return outcomeError, err
+		}
+	}
+	if large {
+		if err := s.stage(ctx, a, a.in.Original); err != nil {
+			return outcomeError, err
+		}
 	}
 	return outcomeNext, nil
+}
+
+// checkStorable looks for what would keep the transaction from storing the message. Another message may still be faster.
+func (s *acceptor) checkStorable(ctx context.Context, a *acceptance) (string, error) {
+	if a.in.Claim == nil && a.in.Task == nil { // those have an order of their own among what is there already
+		if outcome, err := s.checkRepeat(ctx, a); err != nil || outcome != outcomeNext {
+			return outcome, err
+		}
+	}
+
+	room, counts := s.unanswered(a.turn, storedBytes(a.in))
+	if !counts {
+		return outcomeNext, nil
+	}
+	fits := false
+	err := s.options.Store.InTx(ctx, func(tx Tx) (err error) {
+		fits, err = tx.HasRoom(ctx, room)
+		return err
+	})
+	switch {
+	case err != nil:
+		return outcomeError, unavailable("look for room", err)
+	case !fits:
+		return "", errNoRoom()
+	}
+	return outcomeNext, nil
+}
+
+func (s *acceptor) stage(ctx context.Context, a *acceptance, content []byte) error {
+	withdraw, err := s.options.Blobs.Stage(ctx, content)
+	if err != nil {
+		if fault.Is(err, fault.TooLarge) {
+			return err
+		}
+		return unavailable("store a file of the message", err)
+	}
+	if withdraw != nil {
+		a.staged = append(a.staged, withdraw)
+	}
+	return nil
+}
+
+// withdraw removes the files of a message that was not stored. Files that stay because that fails are swept like those of a
+// process that died.
+func (s *acceptor) withdraw(ctx context.Context, a *acceptance) {
+	for _, remove := range a.staged {
+		if err := remove(); err != nil {
+			s.options.Logger.WarnContext(ctx, "a file of a message that was not stored stays until the next sweep", "error", err)
+		}
+	}
 }
 
 // keep stores the message and says what became of it.
@@ -301,6 +373,7 @@ func (s *acceptor) keep(ctx context.Context, a *acceptance) (string, error) {
 		return outcomeRefused, err
 	case fault.OutcomeOf(err) == fault.Unknown:
 		a.counted.Commit() // the message may be stored, and then its repeat is not counted
+		a.staged = nil
 		return outcomeError, unavailable("accept message", err)
 	case err != nil:
 		return outcomeError, unavailable("accept message", err)
@@ -312,6 +385,7 @@ func (s *acceptor) keep(ctx context.Context, a *acceptance) (string, error) {
 	}
 
 	a.counted.Commit()
+	a.staged = nil
 	return stored.State, nil
 }
 
@@ -360,22 +434,17 @@ func newTurn(ctx context.Context, agent agents.Entry, in exchange.Inbound, decid
 	return turn
 }
 
-// original computes the digest of the native bytes and moves large ones to the blob store.
-func (s *acceptor) original(ctx context.Context, message *normalized.Message, in exchange.Inbound) (Original, error) {
+// original computes the digest of the native bytes. Its body is nil if they are too large for the message's own transaction.
+func (s *acceptor) original(message *normalized.Message, in exchange.Inbound) Original {
 	sum := sha256.Sum256(in.Original)
 	original := Original{Digest: hex.EncodeToString(sum[:]), MediaType: message.Raw.MediaType, Body: in.Original}
 	message.Raw.Ref, message.Raw.URL = "sha256:"+original.Digest, ""
 	s.options.Closed.Admit(rowBytes + 2*int64(min(len(in.Original), inlineOriginal))) // the original and the message made of it
 
-	if len(in.Original) <= inlineOriginal {
-		return original, nil
+	if len(in.Original) > inlineOriginal {
+		original.Body = nil
 	}
-
-	original.Body = nil
-	if _, err := s.options.Blobs.PutBytes(ctx, in.Original); err != nil {
-		return original, unavailable("store original", err)
-	}
-	return original, nil
+	return original
 }
 
 // claimed rolls back a message whose claim met another document.

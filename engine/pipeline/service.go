@@ -50,9 +50,11 @@ type Directory interface {
 	Acquire(name string) (entry agents.Entry, release func(), found bool)
 }
 
-// Blobs keeps originals that are too large for the database.
+// Blobs keeps contents that are too large for the database.
 type Blobs interface {
 	PutBytes(ctx context.Context, content []byte) (digest string, err error)
+	// Stage is PutBytes for a caller that may turn out not to need the content; withdraw, which may be nil, removes it again.
+	Stage(ctx context.Context, content []byte) (withdraw func() error, err error)
 }
 
 // Deliveries is what the pipeline tells the delivery service.

@@ -114,6 +114,9 @@ func (s personEraser) BeginErasure(ctx context.Context, names PersonNames, hashe
 	}
 
 	return receipt, s.InTx(ctx, func(tx *Tx) error {
+		if _, err := tx.nextListVersion(ctx); err != nil { // servers that run notice at once
+			return err
+		}
 		return tx.sql.Do(ctx, `INSERT INTO erasures (id, stage, requested_by, requested_at, ended_at, after_id, person, receipt)
 			VALUES ($1, $2, $3, $4, 0, '', $5, $6)`, receipt.ID, receipt.Stage, cleaned(by), micros(receipt.RequestedAt), string(person), string(text))
 	})

@@ -455,21 +455,36 @@ func scanPersonMessage(r row) (m personMessage, err error) {
 
 // PersonTurns visits the ids of a person's messages that came before the id, in the order of their arrival, after the given one.
 func (s personEraser) PersonTurns(ctx context.Context, names PersonNames, after, until string, visit func(id string) error) error {
-	own := map[LinkedName]bool{}
-	for _, principal := range names.Principals {
-		own[LinkedName{Principal: principal}] = true
-	}
-	for _, one := range names.Linked {
-		own[one] = true
-	}
+	own := names.scopes()
 	return s.eachMessage(ctx, messagesOf(names), after, until, func(m personMessage) error {
-		if !slices.ContainsFunc(m.principals(), func(principal string) bool {
-			return own[LinkedName{Principal: principal}] || own[LinkedName{principal, m.agent}]
-		}) {
+		if !m.of(own) {
 			return nil
 		}
 		return visit(m.id)
 	})
+}
+
+// scopes are the messages of the person: all of a principal, or those to one agent.
+func (p PersonNames) scopes() map[LinkedName]bool {
+	own := map[LinkedName]bool{}
+	for _, principal := range p.Principals {
+		own[LinkedName{Principal: principal}] = true
+	}
+	for _, one := range p.Linked {
+		own[one] = true
+	}
+	return own
+}
+
+func (m personMessage) of(own map[LinkedName]bool) bool {
+	return slices.ContainsFunc(m.principals(), func(principal string) bool {
+		return own[LinkedName{Principal: principal}] || own[LinkedName{principal, m.agent}]
+	})
+}
+
+// Sent reports whether a message is the person's.
+func (p PersonNames) Sent(turn exchange.TurnRecord) bool {
+	return personMessage{id: turn.ID, agent: turn.Agent, principal: turn.Principal, sender: turn.Message.Sender}.of(p.scopes())
 }
 
 // namesOfRows are tables with names of persons beside messages, in the form of PersonNames. A mail without proof only states its sender.

@@ -1,6 +1,7 @@
 package exchangetest
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"strings"
@@ -31,13 +32,14 @@ type Receiver struct {
 	Documents *Documents                   // for claims; nil = no message has one
 	Limits    normalized.Limits            // zero = the default
 	Refuse    func(exchange.Inbound) error // nil = no message is refused
+	Blobs     normalized.Keeper            // where files of messages go; nil = nowhere
 
 	mu    sync.Mutex
 	taken []exchange.Inbound
 }
 
 // Receive takes a message.
-func (r *Receiver) Receive(_ context.Context, in exchange.Inbound) (exchange.Receipt, error) {
+func (r *Receiver) Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -65,6 +67,15 @@ func (r *Receiver) Receive(_ context.Context, in exchange.Inbound) (exchange.Rec
 	for _, known := range r.taken {
 		if known.Message.ID == in.Message.ID && known.Message.Recipient == in.Message.Recipient && known.Message.Sender.Principal() == in.Message.Sender.Principal() {
 			return exchange.Receipt{TurnID: "turn"}, nil
+		}
+	}
+
+	for _, content := range in.Files {
+		if r.Blobs == nil {
+			break
+		}
+		if _, _, err := r.Blobs.Put(ctx, bytes.NewReader(content)); err != nil {
+			return exchange.Receipt{}, err
 		}
 	}
 

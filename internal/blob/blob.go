@@ -20,6 +20,9 @@ type Store interface {
 	Put(ctx context.Context, from io.Reader) (digest string, size int64, err error)
 	// PutBytes is Put for content in memory.
 	PutBytes(ctx context.Context, content []byte) (digest string, err error)
+	// Stage is PutBytes for a caller that may turn out not to need the content. withdraw removes it again at once, unless it was there
+	// before or another caller has put it since. It is nil if the store cannot know that: then a sweep removes the content.
+	Stage(ctx context.Context, content []byte) (withdraw func() error, err error)
 	// Open returns the content; the caller closes it.
 	Open(ctx context.Context, digest string) (io.ReadCloser, error)
 	// Stat returns the size of the content in bytes.

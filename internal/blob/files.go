@@ -153,18 +153,104 @@ func (s *Files) putKnown(ctx context.Context, digest string, content []byte) (re
 		return "known", err
 	}
 
-	file, err := os.CreateTemp(s.temporary(), "put-*")
+	file, err := s.write(content)
 	if err != nil {
-		return "", unavailable("put blob", err)
+		return "", err
 	}
 	defer discard(file)
+	return s.keep(file, digest)
+}
+
+// write writes content to a temporary file, which the caller discards.
+func (s *Files) write(content []byte) (*os.File, error) {
+	file, err := os.CreateTemp(s.temporary(), "put-*")
+	if err != nil {
+		return nil, unavailable("put blob", err)
+	}
 
 	s.writes(int64(len(content)))
 	if _, err := file.Write(content); err != nil {
-		return "", unavailable("write blob", err)
+		discard(file)
+		return nil, unavailable("write blob", err)
+	}
+	return file, nil
+}
+
+// Stage implements Store.
+func (s *Files) Stage(ctx context.Context, content []byte) (withdraw func() error, err error) {
+	if int64(len(content)) > s.maxBytes {
+		return nil, s.tooLarge()
 	}
 
-	return s.keep(file, digest)
+	sum := sha256.Sum256(content)
+	withdraw, result, err := s.stage(ctx, format(sum[:]), content)
+	count(result, int64(len(content)), err)
+	return withdraw, err
+}
+
+func (s *Files) stage(ctx context.Context, digest string, content []byte) (withdraw func() error, result string, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, "", unavailable("put blob", err)
+	}
+	if known, err := s.known(digest); known || err != nil {
+		return nil, "known", err
+	}
+
+	file, err := s.write(content)
+	if err != nil {
+		return nil, "", err
+	}
+	defer discard(file)
+
+	// A file system that does not keep the time exactly cannot show that another caller has put the content since.
+	now := time.Now()
+	if err := os.Chtimes(file.Name(), now, now); err != nil {
+		return nil, "", unavailable("put blob", err)
+	}
+	mine, err := file.Stat()
+	if err != nil {
+		return nil, "", unavailable("put blob", err)
+	}
+
+	var created bool
+	result, err = s.place(file, digest, func(rename func() error) error {
+		return s.gate.Alone(func() error {
+			if os.Chtimes(s.path(digest), now, now) == nil { // another caller was faster
+				return nil
+			}
+			created = true
+			return rename()
+		})
+	})
+	switch {
+	case err != nil:
+		return nil, "", err
+	case !created:
+		return nil, "known", nil
+	case !mine.ModTime().Equal(now):
+		return nil, result, nil
+	}
+	return func() error { return s.withdraw(digest, mine) }, result, nil
+}
+
+// withdraw removes a file that is still as it was staged: each Put changes its time or replaces it.
+func (s *Files) withdraw(digest string, staged fs.FileInfo) error {
+	err := s.gate.Alone(func() error {
+		found, err := os.Stat(s.path(digest))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case !os.SameFile(found, staged) || !found.ModTime().Equal(staged.ModTime()):
+			return nil
+		}
+		return os.Remove(s.path(digest))
+	})
+	if err != nil {
+		return unavailable("withdraw blob", err)
+	}
+	return nil
 }
 
 // copy writes at most the limit to the file and to the sum.
@@ -203,13 +289,18 @@ func (s *Files) keep(file *os.File, digest string) (result string, err error) {
 	if known, err := s.known(digest); known || err != nil {
 		return "known", err
 	}
+	return s.place(file, digest, s.gate.Together)
+}
+
+// place makes the finished file the content of the digest, through the gate that it is given.
+func (s *Files) place(file *os.File, digest string, through func(rename func() error) error) (result string, err error) {
 	if err := file.Sync(); err != nil {
 		return "", unavailable("sync blob", err)
 	}
 	if err := s.makeDirectories(digest); err != nil {
 		return "", unavailable("make blob directory", err)
 	}
-	if err := s.gate.Together(func() error { return os.Rename(file.Name(), s.path(digest)) }); err != nil {
+	if err := through(func() error { return os.Rename(file.Name(), s.path(digest)) }); err != nil {
 		return "", unavailable("keep blob", err)
 	}
 	if err := syncDirectory(filepath.Dir(s.path(digest))); err != nil {

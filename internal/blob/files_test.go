@@ -172,3 +172,23 @@ func TestSize(t *testing.T) {
 		t.Errorf("%d files, %d bytes, %v", count, bytes, err)
 	}
 }
+
+// TestWithdrawnFileIsGone: what was staged and withdrawn leaves nothing on disk.
+func TestWithdrawnFileIsGone(t *testing.T) {
+	store, err := blob.OpenFiles(t.TempDir(), blob.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	withdraw, err := store.Stage(t.Context(), []byte("of a refused message"))
+	if err != nil || withdraw == nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a second time it is not there any more
+		if err := withdraw(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if count, bytes, err := store.Size(t.Context()); count != 0 || bytes != 0 || err != nil {
+		t.Errorf("%d files of %d bytes are left, %v", count, bytes, err)
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -19,7 +18,7 @@ const (
 	maxFiles       = 60
 	maxNameBytes   = 200
 	maxEnclosed    = 20      // mails inside of enclosed mails that are read
-	maxInlineTotal = 1 << 20 // of all files of a mail; what is over goes to the blob store
+	maxInlineTotal = 1 << 20 // of all files of a mail; what is over goes to the keeper
 )
 
 // Content is what a mail says, the same for each of its recipients.
@@ -33,21 +32,16 @@ type Content struct {
 	Left      int // files that were left out
 }
 
-// Store keeps the bytes of large files under their digest.
-type Store interface {
-	Put(ctx context.Context, r io.Reader) (digest string, size int64, err error)
-}
-
 // Read reads what a mail says from its header and body. size is that of the whole mail and bounds what is decoded. Large files go
-// to the store first, so that a message never points at nothing. Errors are fault.Malformed, or those of the store.
-func Read(ctx context.Context, fields message.Header, body []byte, size int, store Store) (Content, error) {
+// to the keeper. Errors are fault.Malformed, or those of the keeper.
+func Read(ctx context.Context, fields message.Header, body []byte, size int, keeper normalized.Keeper) (Content, error) {
 	walk := &message.Parser{}
 	root, err := walk.Parse(fields, body, 0)
 	if err != nil {
 		return Content{}, fault.InField("body", err.Error())
 	}
 
-	reader := &contentReader{blobs: store, walk: walk, budget: 2*size + 64<<10, forwarded: forwards(fields.Decoded("Subject"))}
+	reader := &contentReader{keeper: keeper, walk: walk, budget: 2*size + 64<<10, forwarded: forwards(fields.Decoded("Subject"))}
 	if err := reader.read(ctx, root, false); err != nil {
 		return Content{}, err
 	}
@@ -64,7 +58,7 @@ func Read(ctx context.Context, fields message.Header, body []byte, size int, sto
 
 // contentReader collects text and files from a tree, in order.
 type contentReader struct {
-	blobs  Store
+	keeper normalized.Keeper
 	walk   *message.Parser
 	inline int
 	budget int // decoded bytes left; base64 and quoted-printable never grow, so twice the wire size is plenty

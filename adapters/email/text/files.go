@@ -73,7 +73,7 @@ func (r *contentReader) keep(ctx context.Context, body []byte) (*normalized.Byte
 		r.inline += len(body)
 		return &normalized.BytesRef{Kind: normalized.BytesInline, DataBase64: base64.StdEncoding.EncodeToString(body)}, nil
 	}
-	digest, _, err := r.blobs.Put(ctx, bytes.NewReader(body))
+	digest, _, err := r.keeper.Put(ctx, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("store attachment: %w", err)
 	}

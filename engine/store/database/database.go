@@ -24,7 +24,7 @@ const (
 	ChannelJob  = "job"  // payload: kind of a job that may be runnable now; empty = any kind
 	ChannelTurn = "turn" // payload: id of a turn with new timeline rows; empty = any turn
 
-	ChannelLists = "lists" // no payload: the operator's lists or a sender's stop word changed
+	ChannelLists = "lists" // no payload: the operator's lists or a sender's stop word changed, or an erasure was begun
 
 	ChannelTokens = "tokens" // no payload: a token was revoked or removed; its transaction gives the lists a new version
 

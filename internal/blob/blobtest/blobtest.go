@@ -31,6 +31,7 @@ func Run(t *testing.T, open func(t *testing.T) blob.Backend) {
 		"round trip": roundTrip, "stored once": storedOnce, "limit": limit, "bad digests": badDigests,
 		"missing": missing, "delete": deletes, "failing reader": failingReader, "ended context": endedContext,
 		"many writers of one content": manyWriters, "parts": parts, "idle contents": idle, "the store has a name": identifier,
+		"staged contents": staged, "one of many stays": stagedByMany,
 	}
 	for name, check := range cases {
 		t.Run(name, func(t *testing.T) { check(t, open(t)) })
@@ -149,6 +150,64 @@ func deletes(t *testing.T, store blob.Backend) {
 
 	if again, err := store.PutBytes(t.Context(), []byte("to be removed")); err != nil || again != digest {
 		t.Fatalf("put after delete: %s, %v", again, err)
+	}
+}
+
+// staged: withdrawing removes what the call itself created, and nothing that another caller has put before or since.
+func staged(t *testing.T, store blob.Backend) {
+	stage := func(content []byte) func() error {
+		t.Helper()
+		withdraw, err := store.Stage(t.Context(), content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if withdraw == nil {
+			withdraw = func() error { return nil }
+		}
+		read(t, store, digestOf(content))
+		return withdraw
+	}
+
+	before, since, again := random(t, 100), random(t, 100), random(t, 100)
+	if _, err := store.PutBytes(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	withdrawn := []func() error{stage(before), stage(since), stage(again)}
+	if _, _, err := store.Put(t.Context(), bytes.NewReader(since)); err != nil {
+		t.Fatal(err)
+	}
+	stage(again)
+	for _, withdraw := range withdrawn {
+		if err := withdraw(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, content := range [][]byte{before, since, again} {
+		read(t, store, digestOf(content))
+	}
+
+	_, err := store.Stage(t.Context(), random(t, Limit+1))
+	wantKind(t, "stage", err, fault.TooLarge)
+}
+
+// stagedByMany: of callers who stage one content at the same time all but one withdraw, and that one has it.
+func stagedByMany(t *testing.T, store blob.Backend) {
+	for range 20 {
+		content := random(t, 1000)
+		var group sync.WaitGroup
+		for i := range 8 {
+			group.Go(func() {
+				withdraw, err := store.Stage(t.Context(), content)
+				if err == nil && withdraw != nil && i > 0 {
+					err = withdraw()
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		read(t, store, digestOf(content))
 	}
 }
 
