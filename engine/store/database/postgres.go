@@ -65,7 +65,7 @@ func openPostgres(ctx context.Context, options Options) (Engine, error) {
 		err = makeSchema(ctx, pool, schema)
 	}
 	if err == nil {
-		err = migrateOrKeep(ctx, pool, postgresSchema, options.AsFound)
+		err = migrateOrKeep(ctx, pool, postgresSchema, options.AsFound, options.Logger)
 	}
 	if err != nil {
 		return nil, errors.Join(unusable(unusablePostgres(config, err), err), pool.Close())

@@ -74,6 +74,12 @@ func openSQLite(ctx context.Context, options Options) (Engine, error) {
 		return nil, unusable(public, err)
 	}
 
+	lock, err := lockSchema(ctx, options.DataDir, options.Logger)
+	if err != nil {
+		return nil, unusable(public, err)
+	}
+	defer func() { _ = lock.Leave() }() // closing the file releases it
+
 	if err := keepPrivate(options); err != nil {
 		return nil, unusable(public, err)
 	}
@@ -91,7 +97,7 @@ func openSQLite(ctx context.Context, options Options) (Engine, error) {
 		_, err = writes.ExecContext(ctx, markOverwritten)
 	}
 	if err == nil {
-		err = migrateOrKeep(ctx, writes, sqliteSchema, options.AsFound)
+		err = migrateOrKeep(ctx, writes, sqliteSchema, options.AsFound, options.Logger)
 	}
 	if err != nil {
 		return nil, errors.Join(unusable(public, err), writes.Close())
