@@ -336,7 +336,7 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 	back.Go(func() error { return s.runTokens(ctx) })
 	back.Go(func() error { return s.serveTools(ctx) })
 	back.Go(func() error {
-		return s.whileInTime(ctx, s.queue.Run, s.demands.Run, s.notices.Run, s.sweepBlobs, s.retain, s.countHours, s.runErasures, s.pipeline.ExpireTools, s.endTakeovers, s.lookForLost)
+		return s.whileInTime(ctx, s.queue.Run, s.demands.Run, s.notices.Run, s.sweepBlobs, s.retain, s.examine, s.countHours, s.runErasures, s.pipeline.ExpireTools, s.endTakeovers, s.lookForLost)
 	})
 
 	for module := range s.channels.All() {

@@ -52,7 +52,7 @@ type Operator struct {
 
 // NoticeKindNames are the words of operator.notify_kinds.
 var NoticeKindNames = []string{
-	"turn", "delivery", "job", "held", "approval", "report", "mail", "bounce", "destination", "back_end", "certificate", "disk", "probe",
+	"turn", "delivery", "job", "held", "approval", "report", "mail", "bounce", "destination", "back_end", "certificate", "disk", "probe", "database",
 }
 
 // maxNotify bounds operator.notify: each address costs a delivery for every notice.
