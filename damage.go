@@ -136,6 +136,9 @@ func (e *engine) examineOnce(ctx context.Context) {
 
 	result := examined{time.Now(), problems}
 	e.health.examined.Store(&result)
+	if len(problems) > 0 && e.store.Damage() == nil { // else it is in the log
+		e.logger.ErrorContext(ctx, "the database is damaged where no message met it; restore the newest backup with inbox restore", "problems", strings.Join(problems, "; "))
+	}
 	value, err := json.Marshal(result)
 	if err == nil {
 		err = e.store.State().Put(ctx, examinedNamespace, examinedKey, value, time.Now().Add(2*examineEvery))

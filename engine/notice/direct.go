@@ -31,7 +31,11 @@ func (s *Service) tellDirectly(ctx context.Context, round error) {
 	}
 
 	for _, seen := range s.options.Observe(ctx) {
-		if seen.Kind != exchange.NoticeDatabase || !seen.Bad {
+		if seen.Kind != exchange.NoticeDatabase {
+			continue
+		}
+		if !seen.Bad {
+			delete(s.direct.since, seen.Subject)
 			continue
 		}
 		since, known := s.direct.since[seen.Subject]

@@ -21,12 +21,9 @@ func (e *sqliteEngine) Examine(ctx context.Context) (problems []string, able boo
 	case ctx.Err() != nil:
 		return nil, true, Unavailable("examine the database", ctx.Err())
 	case sqliteDamaged(err):
-		_ = e.outage.note(sqliteFault("examine the database", err))
 		return append(problems, err.Error()), true, nil
 	case err != nil:
 		return nil, true, sqliteFault("examine the database", err)
-	case len(problems) > 0:
-		_ = e.outage.note(damagedStore("examine the database", errors.New(problems[0])))
 	}
 	return problems, true, nil
 }
