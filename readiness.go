@@ -36,10 +36,10 @@ func (w *web) readiness() []httpserver.Check {
 		},
 		{Name: "disk", Run: func(context.Context) error {
 			if w.disk.Full() {
-				return fault.New(fault.Unavailable, "there is no room on the disk")
+				return fault.New(fault.Unavailable, "there is no room on the disk, for bytes or for files")
 			}
 			return nil
-		}, Remedy: "make room where data_dir is, or lower limits.free_disk"},
+		}, Remedy: "make room where data_dir is (df, and df -i for inodes), or lower limits.free_disk"},
 		{Name: "clock", Run: func(context.Context) error { return w.checkClock() }, Remedy: "let this machine and the database's keep time with NTP; the node goes on as soon as they agree"},
 		{Name: "listeners", Run: w.checkListeners, Remedy: "look into the log for the listener that ended; restart the server"},
 		{

@@ -365,11 +365,16 @@ func standbysInWords(standbys []database.Standby) string {
 
 // disk looks at the room that data_dir has.
 func (d *examiner) disk() {
-	left, bound, err := disk.NewGuard(disk.Options{Directory: d.config.DataDir, Keep: int64(d.config.Limits.FreeDisk)}).Look()
+	guard := disk.NewGuard(disk.Options{Directory: d.config.DataDir, Keep: int64(d.config.Limits.FreeDisk)})
+	left, bound, err := guard.Look()
+	files, filesBound, noFiles := guard.LookFiles()
 	text := fmt.Sprintf("%d MiB free in %s", left>>20, d.config.DataDir)
 	switch {
 	case err != nil:
 		d.say("disk", email.FindingFail, fault.InWords(err), "correct data_dir")
+	case noFiles == nil && files < filesBound && d.config.Limits.FreeDisk != 0:
+		d.say("disk", email.FindingFail, fmt.Sprintf("%d files can be made in %s, and nothing is accepted below %d (inodes)", files, d.config.DataDir, filesBound),
+			"remove files, or move data_dir to a file system with more inodes")
 	case left < bound:
 		d.say("disk", email.FindingFail, fmt.Sprintf("%s, and nothing is accepted below %d MiB", text, bound>>20), "make room, or write limits.free_disk")
 	case left < 2*bound:
