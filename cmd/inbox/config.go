@@ -24,7 +24,7 @@ func newConfigCheck() *cobra.Command {
 		Use:   "check",
 		Short: "Report every mistake in the configuration",
 		Long: `Reads the file and the INBOX_… variables as "inbox serve" does, makes every part of the server in a directory that it removes afterwards,
-and reports every mistake, with its line and what to write instead. What it accepts, a start accepts. It opens no database of yours and contacts
+and reports every mistake, with its line and what to write instead. What it accepts, a start accepts. It does not open your database and contacts
 no server; "inbox doctor" does.`,
 		Example: "  inbox config check --config /etc/inbox/inbox.toml",
 		Args:    arguments(cobra.NoArgs),
