@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -34,6 +35,7 @@ import (
 	"inbox/identity"
 	"inbox/internal/config"
 	"inbox/internal/design"
+	"inbox/internal/fault"
 	"inbox/normalized"
 )
 
@@ -179,10 +181,10 @@ func (b *builder) holds(end func()) {
 // table makes the agents. Those of before whose back end is configured as it was go on, with the settings of now.
 func (b *builder) table(ctx context.Context, before *settings) (*agents.Table, error) {
 	list := make([]agents.Entry, 0, len(b.config.Agents)+len(before.registered))
-	for _, table := range b.config.Agents {
+	for i, table := range b.config.Agents {
 		entry, err := b.entry(ctx, table, before)
 		if err != nil {
-			return nil, fmt.Errorf("agent %s: %w", table.Name, err)
+			return nil, b.refused(i, err)
 		}
 		list = append(list, entry)
 	}
@@ -192,6 +194,20 @@ func (b *builder) table(ctx context.Context, before *settings) (*agents.Table, e
 		return nil, fmt.Errorf("agents: %w", err)
 	}
 	return made, nil
+}
+
+// refused is the error of an agent that cannot be made. The fault of a setting names the key in the table of the agent's kind.
+func (b *builder) refused(number int, err error) error {
+	table := b.config.Agents[number]
+	wrong, is := errors.AsType[*fault.Fault](err)
+	if !is || wrong.Field == "" {
+		return fmt.Errorf("agent %s: %w", table.Name, err)
+	}
+	key := fmt.Sprintf("agents[%d].", number)
+	if !strings.HasPrefix(wrong.Field, "mcp[") && !strings.HasPrefix(wrong.Field, "client_tools") {
+		key += table.Kind + "."
+	}
+	return b.config.Problem(key+wrong.Field, wrong.Public)
 }
 
 func (b *builder) entry(ctx context.Context, table config.Agent, before *settings) (entry agents.Entry, err error) {
@@ -402,10 +418,13 @@ func (b *builder) newHooks(entry config.Agent) (hooks llm.Hooks, err error) {
 	hooks = llm.Hooks{
 		Mediator: table.Mediator, Completion: table.Completion, Observer: table.Observer, Proceed: table.OnFailure == "proceed",
 	}
-	hooks.Hook, err = hook.New(hook.Options{
+	if hooks.Hook, err = hook.New(hook.Options{
 		URL: table.URL, Secret: table.Secret.Reveal(), PreviousSecret: table.PreviousSecret.Reveal(), Client: b.client, Timeout: table.Timeout,
-	})
-	return hooks, err
+	}); err != nil {
+		wrong := fault.Of(err)
+		return hooks, fault.InField("hooks."+wrong.Field, wrong.Public)
+	}
+	return hooks, nil
 }
 
 func rules(tables []config.ToolCallRule) []llm.Rule {

@@ -66,6 +66,9 @@ func Backup(ctx context.Context, config *Config, o BackupOptions) (report Backup
 		return report, err
 	}
 
+	sealed := storageOptions(config, slog.Default()).Sealed
+	options.Proof = func(key []byte) (backup.Proof, error) { return storage.NewProof(key, sealed) }
+
 	var closing closers
 	defer func() { err = errors.Join(err, closing.Close()) }()
 	for _, domain := range domainsOf(config) {

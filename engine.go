@@ -46,6 +46,7 @@ type engine struct {
 	mailbox      *mailbox.Service
 	queue        *queue.Queue
 	notices      *notice.Service
+	health       databaseHealth
 	keys         func() *redact.Redactor                        // hides addresses of this server that are keys
 	observe      func(ctx context.Context) []notice.Observation // what this node sees of itself, once it is whole
 

@@ -54,3 +54,12 @@ func (s *Server) Keys(ctx context.Context) (dkim, evidence string, err error) {
 	signing, err := s.keyring.Signing(ctx)
 	return dkim, signing.Kid, err
 }
+
+// Build makes what a start makes of the settings of agents and of what checks and calls others, and drops it.
+func (s *Server) Build(ctx context.Context, settings *Config) error {
+	_, made, err := s.build(ctx, settings)
+	if err == nil {
+		made.discard()
+	}
+	return err
+}

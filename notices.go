@@ -137,6 +137,9 @@ func (s *Server) observeNode(ctx context.Context) (seen []notice.Observation) {
 			Reason: "messages of senders without proof are refused until there is room",
 		})
 
+	for _, one := range s.domains() {
+		seen = append(seen, one.observeDatabase(ctx, host))
+	}
 	if last := s.probe.last.Load(); last != nil {
 		observation := notice.Observation{Kind: exchange.NoticeProbe, Subject: host + " " + s.HTTPAddr().String(), Bad: last.err != nil}
 		if last.err != nil {

@@ -150,7 +150,7 @@ func (n node) UnmoveAgent(ctx context.Context, agent string) error {
 // operatorOptions are those that follow from the configuration.
 func operatorOptions(config *Config) operator.Options {
 	return operator.Options{
-		Config: config, SecretKeyFile: storage.KeyFile(config.DataDir, config.SecretKeyFile), Later: laterJob, OwnHosts: ownHosts(config), UserAgent: userAgent(config),
+		Config: config, SecretKeyFile: storage.KeyFile(config.DataDir, config.SecretKeyFile), Later: laterJob, OwnHosts: ownHosts(config), Check: CheckConfig, UserAgent: userAgent(config),
 		Policies: func(client *safehttp.Client) email.PolicyFetcher { return stsFetcher{client, config.Mail.MTASTSPort} },
 	}
 }

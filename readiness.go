@@ -22,17 +22,24 @@ const shortLife = 7 * 24 * time.Hour
 // and take no node out: all nodes have the same ones, and a message for an agent whose back end is down is taken and waits.
 func (w *web) readiness() []httpserver.Check {
 	checks := []httpserver.Check{
-		{Name: "database", Run: w.store.Probe, Remedy: "start the database, or correct database_url; the log says if a server is refused as a former primary, or has no synchronous standby"},
+		{
+			Name: "database", Run: w.checkDatabase,
+			Remedy: "start the database, or correct database_url; the log says if a server is refused as a former primary, or has no synchronous standby; inbox doctor says if it is damaged",
+		},
+		{
+			Name: "database pages", Run: func(context.Context) error { return w.checkPages() }, Bystander: true,
+			Remedy: "inbox doctor names the tables; restore the newest backup with inbox restore",
+		},
 		{
 			Name: "queue", Run: func(context.Context) error { return w.queue.Check() },
 			Remedy: "look into the log for \"claim jobs\"; when the database answers again, the queue goes on by itself",
 		},
 		{Name: "disk", Run: func(context.Context) error {
 			if w.disk.Full() {
-				return fault.New(fault.Unavailable, "there is no room on the disk")
+				return fault.New(fault.Unavailable, "there is no room on the disk, for bytes or for files")
 			}
 			return nil
-		}, Remedy: "make room where data_dir is, or lower limits.free_disk"},
+		}, Remedy: "make room where data_dir is (df, and df -i for inodes), or lower limits.free_disk"},
 		{Name: "clock", Run: func(context.Context) error { return w.checkClock() }, Remedy: "let this machine and the database's keep time with NTP; the node goes on as soon as they agree"},
 		{Name: "listeners", Run: w.checkListeners, Remedy: "look into the log for the listener that ended; restart the server"},
 		{

@@ -72,16 +72,21 @@ type certificates map[string]func(*tls.ClientHelloInfo) (*tls.Certificate, error
 // openResources opens the database, which tells changed of what this node writes and elsewhere of what others write, and what
 // belongs to it.
 // A further domain stands beside top, and shares its log and its memory for requests.
-func openResources(ctx context.Context, config *Config, top *modules, changed, elsewhere func(channel, payload string)) (_ *resources, err error) {
+func openResources(ctx context.Context, config *Config, top *modules, quiet bool, changed, elsewhere func(channel, payload string)) (_ *resources, err error) {
 	r := &resources{config: config, certificates: certificates{}}
 	r.live.Store(newSettings(config))
-	if top != nil {
+	switch {
+	case top != nil:
 		r.logger, r.level, r.bodies, r.stopAsked = top.logger.With("domain", config.Domain), top.level, top.bodies, top.stopAsked
-	} else {
-		r.stopAsked = &stopping{asked: make(chan struct{})}
+	case quiet:
+		r.logger, r.level = slog.New(slog.DiscardHandler), new(slog.LevelVar)
+	default:
 		if r.logger, r.level, err = telemetry.Setup(os.Stderr, config.Log.Level, config.Log.Format); err != nil {
 			return nil, err
 		}
+	}
+	if top == nil {
+		r.stopAsked = &stopping{asked: make(chan struct{})}
 		r.bodies = admission.NewBytes(r.bytesInFlight(), max(int64(config.HTTP.MaxBodyBytes), int64(config.A2A.MaxRequestBytes)/4))
 	}
 

@@ -40,13 +40,13 @@ type Server struct {
 // New opens the database and builds the rooms, with channels of the embedding program beside those of the server; nothing listens
 // yet. Its errors are one clear sentence each. The context bounds the opening only.
 func New(ctx context.Context, config *Config, more ...OpenChannel) (*Server, error) {
-	return open(ctx, config, nil, more)
+	return open(ctx, config, nil, more, false)
 }
 
-// open is New; a further domain stands beside top, which has the listeners.
-func open(ctx context.Context, config *Config, top *modules, more []OpenChannel) (_ *Server, err error) {
+// open is New; a further domain stands beside top, which has the listeners. A quiet server logs nothing.
+func open(ctx context.Context, config *Config, top *modules, more []OpenChannel, quiet bool) (_ *Server, err error) {
 	s := &Server{}
-	resources, err := openResources(ctx, config, top, s.changed, s.changedElsewhere)
+	resources, err := openResources(ctx, config, top, quiet, s.changed, s.changedElsewhere)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func open(ctx context.Context, config *Config, top *modules, more []OpenChannel)
 	}
 
 	for _, one := range config.Hosted {
-		other, err := open(ctx, one, modules, nil)
+		other, err := open(ctx, one, modules, nil, quiet)
 		if err != nil {
 			return nil, fmt.Errorf("domain %s: %w", one.Domain, err)
 		}
@@ -337,7 +337,8 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 	back.Go(func() error { return s.runTokens(ctx) })
 	back.Go(func() error { return s.serveTools(ctx) })
 	back.Go(func() error {
-		return s.whileInTime(ctx, s.queue.Run, s.demands.Run, s.notices.Run, s.sweepBlobs, s.retain, s.countHours, s.runErasures, s.stopErased, s.pipeline.ExpireTools, s.endTakeovers, s.lookForLost)
+		return s.whileInTime(ctx, s.queue.Run, s.demands.Run, s.notices.Run, s.sweepBlobs, s.retain, s.examine, s.countHours, s.runErasures, s.stopErased, s.pipeline.ExpireTools,
+			s.endTakeovers, s.lookForLost)
 	})
 
 	for module := range s.channels.All() {

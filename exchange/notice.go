@@ -17,13 +17,14 @@ const (
 	NoticeCertificate = "certificate" // lasts: a certificate ends soon, or none is obtained
 	NoticeDisk        = "disk"        // lasts: the disk is low or full
 	NoticeProbe       = "probe"       // lasts: a node does not answer itself
+	NoticeDatabase    = "database"    // lasts: the database is damaged, or refuses messages
 )
 
 // NoticeKinds are all kinds, in the order in which a digest has them.
 func NoticeKinds() []string {
 	return []string{
 		NoticeTurn, NoticeDelivery, NoticeJob, NoticeHeld, NoticeApproval, NoticeReport, NoticeMail, NoticeBounce, NoticeDestination,
-		NoticeBackEnd, NoticeCertificate, NoticeDisk, NoticeProbe,
+		NoticeBackEnd, NoticeCertificate, NoticeDisk, NoticeProbe, NoticeDatabase,
 	}
 }
 

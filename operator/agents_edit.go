@@ -76,19 +76,23 @@ func (o *Operator) furtherDomain() string {
 	return ""
 }
 
-func (o *Operator) agentFile() setup.AgentFile {
+func (o *Operator) agentFile(ctx context.Context) setup.AgentFile {
 	c := o.options.Current()
-	return setup.AgentFile{Path: c.File, Environ: c.Environment}
+	file := setup.AgentFile{Path: c.File, Environ: c.Environment, Apply: func() error { return o.reloaded(ctx) }}
+	if o.options.Check != nil {
+		file.Check = func(settings *config.Config) error { return o.options.Check(ctx, settings) }
+	}
+	return file
 }
 
 // PlanAgent shows what AddAgent would write. It changes nothing. The change has the table alone where the server has no file.
-func (o *Operator) PlanAgent(n NewAgent) (FileChange, error) {
+func (o *Operator) PlanAgent(ctx context.Context, n NewAgent) (FileChange, error) {
 	table, err := o.table(n)
 	if err != nil {
 		return FileChange{}, err
 	}
 	change := FileChange{Table: table.Text()}
-	file := o.agentFile()
+	file := o.agentFile(ctx)
 	if file.Path == "" {
 		return change, nil
 	}
@@ -105,6 +109,9 @@ func (o *Operator) PlanAgent(n NewAgent) (FileChange, error) {
 	if err != nil {
 		return change, inTheWay(err)
 	}
+	if err := file.CheckAdded(path, before, table); err != nil {
+		return change, inTheWay(err)
+	}
 	change.File, change.Before, change.After, change.Writable = path, before, after, mayReplace(path)
 	return change, nil
 }
@@ -116,20 +123,20 @@ func (o *Operator) AddAgent(ctx context.Context, n NewAgent) (setup.Added, error
 	if err != nil {
 		return setup.Added{}, err
 	}
-	added, err := o.agentFile().Add(table)
+	added, err := o.agentFile(ctx).Add(table)
 	if err != nil {
 		return setup.Added{}, inTheWay(err)
 	}
-	return added, o.reloaded(ctx)
+	return added, nil
 }
 
 // PlanRemoval shows what RemoveAgent would write. It changes nothing.
-func (o *Operator) PlanRemoval(name string) (FileChange, error) {
+func (o *Operator) PlanRemoval(ctx context.Context, name string) (FileChange, error) {
 	entry, err := configuredAgent(o.options.Current(), name)
 	if err != nil {
 		return FileChange{}, err
 	}
-	file := o.agentFile()
+	file := o.agentFile(ctx)
 	before, _, path, err := file.Read()
 	if err != nil {
 		return FileChange{}, err
@@ -148,11 +155,11 @@ func (o *Operator) RemoveAgent(ctx context.Context, name string) (setup.Removed,
 	if err != nil {
 		return setup.Removed{}, err
 	}
-	removed, err := o.agentFile().Remove(entry.Name, o.furtherDomain())
+	removed, err := o.agentFile(ctx).Remove(entry.Name, o.furtherDomain())
 	if err != nil {
 		return setup.Removed{}, inTheWay(err)
 	}
-	return removed, o.reloaded(ctx)
+	return removed, nil
 }
 
 func (o *Operator) reloaded(ctx context.Context) error {
@@ -160,7 +167,7 @@ func (o *Operator) reloaded(ctx context.Context) error {
 		return nil
 	}
 	if _, err := o.Node.Reload(ctx); err != nil {
-		return fault.Wrap(fault.Conflict, "the file is written, but the server does not read it: "+fault.InWords(err), err)
+		return fault.Wrap(fault.Conflict, "the server does not read the changed file, so the file is as it was: "+fault.InWords(err), err)
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ type Operator struct {
 	options Options
 }
 
-// Options are what an operator works with. All but Current, Node, Withdraw and Listening are required.
+// Options are what an operator works with. All but Check, Current, Node, Withdraw and Listening are required.
 type Options struct {
 	Config *config.Config
 	// Current returns the configuration as it is in force, where a running server may have read it again; nil = Config.
@@ -102,6 +102,8 @@ type Options struct {
 	// Later makes the job of an activity that leaves beside the answers.
 	Later func(activitypub.Later) queue.NewJob
 	Node  Node // the running server that is asked; nil = none is at hand
+	// Check reports what a start would refuse of settings; nil = only what reading them refuses.
+	Check func(ctx context.Context, settings *config.Config) error
 	// Withdraw cancels what was accepted from senders who are blocked now. Nil = a running server does it by itself.
 	Withdraw func(ctx context.Context) (cancelled int, err error)
 	OwnHosts map[string]bool // names of this server, which are not blocked

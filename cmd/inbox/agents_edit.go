@@ -21,7 +21,8 @@ const takesEffect = "A running server notices with the next: inbox reload (or a 
 // agentFile is the file that the command line names.
 func agentFile(cmd *cobra.Command) (setup.AgentFile, error) {
 	path, err := configFile(cmd)
-	return setup.AgentFile{Path: path, Environ: os.Environ()}, err
+	check := func(settings *inbox.Config) error { return inbox.CheckConfig(cmd.Context(), settings) }
+	return setup.AgentFile{Path: path, Environ: os.Environ(), Check: check}, err
 }
 
 func newAgentsAdd() *cobra.Command {

@@ -26,8 +26,10 @@ A person who has a backup with the secret key can act as the agents: protect DIR
 secret.key and admin-token; then keep them elsewhere, because a backup without them opens no secret. Other files that the configuration
 names are not copied; the command lists them.
 
-An interrupted backup does not count, and the next one removes its remains. "inbox verify DIR" reads every byte again,
-"inbox restore DIR" makes a server of it, on SQLite or PostgreSQL.`,
+An interrupted backup does not count, and the next one removes its remains. Each backup is checked as "inbox verify DIR" does it, and
+no earlier one is removed for one that is refused. "inbox restore DIR" makes a server of it, on SQLite or PostgreSQL.
+
+Exit codes: 0 written and whole, 1 refused, or rows or files of the server are damaged or lost, 2 the command line is wrong.`,
 		Example: "  inbox backup /var/backups/inbox --keep 14\n  inbox backup /var/backups/inbox --without-keys --json",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -53,7 +55,7 @@ An interrupted backup does not count, and the next one removes its remains. "inb
 			} else {
 				err = tellBackup(cmd.OutOrStdout(), given[0], report)
 			}
-			return errors.Join(err, missingFiles(report))
+			return errors.Join(err, refused(report))
 		},
 	}
 	addJSON(cmd)
@@ -89,17 +91,20 @@ func tellBackup(out io.Writer, directory string, report inbox.BackupReport) erro
 	if len(report.Removed) > 0 {
 		fmt.Fprintf(out, "Removed: %s (%s of files that no other backup has).\n", strings.Join(report.Removed, " "), bytesText(report.FreedBytes))
 	}
-	_, err := fmt.Fprintf(out, "Check it: inbox verify %s\n", directory)
+	_, err := fmt.Fprintf(out, "Check it again later: inbox verify %s\n", directory)
 	return err
 }
 
-// missingFiles is the error of a backup of a server that has lost files.
-func missingFiles(report inbox.BackupReport) error {
+// refused is the error of a backup that inbox verify refuses: the server has lost files, or rows are damaged.
+func refused(report inbox.BackupReport) error {
 	for _, domain := range report.Domains {
 		if domain.MissingCount > 0 {
 			return fmt.Errorf("the backup is complete, but %d references of %s are to files that the server does not have, such as %s: they are lost, "+
 				"or blob_url is wrong", domain.MissingCount, domain.Domain, domain.Missing[0])
 		}
+	}
+	if len(report.Problems) > 0 {
+		return fmt.Errorf("the backup %s is written, but inbox verify refuses it, and no earlier one was removed: %s; look at the server with inbox doctor", report.Name, report.Problems[0])
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"inbox"
 )
 
 func newConfig() *cobra.Command {
@@ -21,12 +23,20 @@ func newConfigCheck() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
 		Short: "Report every mistake in the configuration",
-		Long: `Reads the file and the INBOX_… variables as "inbox serve" does and reports every mistake, with its line and what to
-write instead. It opens no database and contacts no server; "inbox doctor" does.`,
+		Long: `Reads the file and the INBOX_… variables as "inbox serve" does, makes every part of the server in a directory that it removes afterwards,
+and reports every mistake, with its line and what to write instead. What it accepts, a start accepts. It does not open your database and contacts
+no server; "inbox doctor" does.`,
 		Example: "  inbox config check --config /etc/inbox/inbox.toml",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := load(cmd)
+			if err != nil {
+				return err
+			}
+			whole, err := loadWhole(cmd)
+			if err == nil {
+				err = inbox.CheckConfig(cmd.Context(), whole)
+			}
 			if err != nil {
 				return err
 			}

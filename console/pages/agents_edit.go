@@ -33,7 +33,7 @@ func (p *Pages) newAgent(w http.ResponseWriter, r *http.Request, s account.Sessi
 	v := newAgentView{Wanted: newAgentOf(r.URL.Query().Get), CSRF: s.CSRF}
 	if v.Wanted.Name != "" {
 		var err error
-		if v.Plan, err = p.Operator.PlanAgent(v.Wanted); err != nil {
+		if v.Plan, err = p.Operator.PlanAgent(r.Context(), v.Wanted); err != nil {
 			v.Wrong = faultWords(r.Context(), err)
 		}
 		v.Shown = err == nil
@@ -63,7 +63,7 @@ type removalView struct {
 
 func (p *Pages) planRemoval(w http.ResponseWriter, r *http.Request, s account.Session) error {
 	name, path := agentPath(r)
-	plan, err := p.Operator.PlanRemoval(name)
+	plan, err := p.Operator.PlanRemoval(r.Context(), name)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,8 @@ type Verified struct {
 	Sealed   int64    `json:"sealed_documents"` // that the secret key opened
 	Problems []string `json:"problems"`         // at most some of them
 	Found    int64    `json:"problem_count"`
+
+	missing int64 // of the problems: references to files that the server does not have either
 }
 
 // Intact reports whether nothing is wrong.
@@ -63,7 +65,7 @@ func Verify(ctx context.Context, directory, name string, proofOf func(key []byte
 	var proof Proof
 	if key, found, err := manifest.Content(directory, KeyFile); err != nil {
 		v.problem(err)
-	} else if found {
+	} else if found && proofOf != nil {
 		if proof, err = proofOf(key); err != nil {
 			v.problem(fmt.Errorf("%s: %w", KeyFile, err))
 		}
@@ -143,6 +145,7 @@ func (v *Verified) table(ctx context.Context, directory string, table Table, kep
 	rows, rest := newRowReader(table.table(), in), int64(0)
 	check := func(digest string) error {
 		if _, err := kept.Stat(ctx, digest); err != nil {
+			v.missing++
 			v.problem(fmt.Errorf("a row of %s refers to the file %s, which is not there", table.Table, digest))
 		}
 		return nil

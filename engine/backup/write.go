@@ -47,7 +47,7 @@ type Progress struct {
 	Done, Total int64  // rows or contents; 0 of 0 = that is not known
 }
 
-// Options of a backup. All but Keep and Progress are required; Files may be few.
+// Options of a backup. All but Keep, Proof and Progress are required; Files may be few.
 type Options struct {
 	Directory   string
 	Program     string // version of this program
@@ -56,7 +56,8 @@ type Options struct {
 	Keys        bool
 	Elsewhere   []string
 	Environment []string
-	Keep        int // complete backups that stay, this one among them; 0 = all
+	Keep        int                             // complete backups that stay, this one among them; 0 = all
+	Proof       func(key []byte) (Proof, error) // checks with the secret key what is sealed; nil = that is not checked
 	Progress    func(Progress)
 }
 
@@ -68,6 +69,8 @@ type Report struct {
 	Removed     []string `json:"removed,omitempty"` // backups that --keep removed
 	Cleaned     []string `json:"cleaned,omitempty"` // what a backup left that did not end
 	FreedBytes  int64    `json:"freed_content_bytes,omitempty"`
+
+	Problems []string `json:"problems,omitempty"` // for which Verify refuses this backup, at most some of them
 }
 
 const (
@@ -110,6 +113,16 @@ func Write(ctx context.Context, o Options) (report Report, err error) {
 	w := &writing{Options: o, kept: kept, report: &report, holder: uuid.NewString()}
 	if err := w.run(ctx); err != nil {
 		return report, err
+	}
+
+	// Rows are copied as the database returns them, so only reading the copy shows that they are what a server can read.
+	found, err := Verify(ctx, o.Directory, report.Name, o.Proof, o.Progress)
+	if err != nil {
+		return report, fmt.Errorf("the backup %s cannot be checked: %w", report.Name, err)
+	}
+	report.Problems = found.Problems
+	if found.Found > found.missing {
+		return report, nil // the earlier backups stay: they may be what is needed now
 	}
 	report.Removed, report.FreedBytes, err = prune(ctx, o.Directory, kept, o.Keep, len(report.Cleaned) > 0)
 	return report, err

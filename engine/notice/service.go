@@ -56,7 +56,7 @@ const (
 var bursting = []string{exchange.NoticeTurn, exchange.NoticeDelivery, exchange.NoticeJob}
 
 // ofNodes are the kinds that a node sees of itself.
-var ofNodes = []string{exchange.NoticeDisk, exchange.NoticeProbe}
+var ofNodes = []string{exchange.NoticeDisk, exchange.NoticeProbe, exchange.NoticeDatabase}
 
 // grace is how long something has to last before it is told, and quiet how long it has to be over: what passes by itself, or comes and
 // goes, is no news.
@@ -137,7 +137,10 @@ type Letter struct {
 }
 
 // Service makes notices. Its Send method is the queue handler of JobKind.
-type Service struct{ options Options }
+type Service struct {
+	options Options
+	direct  direct
+}
 
 // New makes a Service.
 func New(options Options) *Service {
@@ -155,13 +158,17 @@ func New(options Options) *Service {
 			ways.WithLabelValues(way, outcome)
 		}
 	}
-	return &Service{options}
+	return &Service{options: options}
 }
 
 // Run makes a round every few seconds until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	for {
-		if err := s.Round(ctx); err != nil && ctx.Err() == nil {
+		err := s.Round(ctx)
+		if ctx.Err() == nil {
+			s.tellDirectly(ctx, err)
+		}
+		if err != nil && ctx.Err() == nil {
 			s.options.Logger.WarnContext(ctx, "what the operator is to be told cannot be looked at now", "error", err)
 		}
 		if err := clock.Sleep(ctx, roundEvery); err != nil {

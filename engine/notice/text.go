@@ -66,6 +66,10 @@ var wordsOf = map[string]words{
 		"time a node did not answer itself", "times a node did not answer itself", "A node does not answer itself: %s", "A node answers itself again: %s",
 		"inbox ready", "",
 	},
+	exchange.NoticeDatabase: {
+		"time the database refused messages", "times the database refused messages", "The database is damaged or refuses messages: %s",
+		"The database takes messages again: %s", "inbox doctor", "",
+	},
 }
 
 // document is what a webhook gets. It says the same as the text.

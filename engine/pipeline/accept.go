@@ -31,6 +31,7 @@ type acceptor struct {
 	*core
 	replies *replier
 	cancels *canceller
+	refused refusals
 }
 
 // Receive accepts one message: validate, the operator's rules, dedupe, message and job in one transaction. When it
@@ -43,6 +44,7 @@ func (s *acceptor) Receive(ctx context.Context, in exchange.Inbound) (exchange.R
 	}
 	ctx, span := s.options.Tracer.Start(ctx, "accept", telemetry.KindServer, telemetry.Attribute("inbox.channel", in.Channel))
 	receipt, outcome, err := s.receive(ctx, in)
+	s.refused.note(outcome, err, time.Now())
 	span.Set(telemetry.Attribute("inbox.outcome", outcome), telemetry.Attribute("inbox.turn", receipt.TurnID), telemetry.Attribute("inbox.recipient", clip.Bytes(in.Message.Recipient, maxLogged)))
 	span.End(failedAs(err))
 	accepted.WithLabelValues(in.Message.ReceivedVia, outcome).Inc()

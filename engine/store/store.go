@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -247,12 +248,60 @@ func (d *shared) InUse(ctx context.Context) (bool, error) {
 // probeSpace is the namespace of the documents that Probe writes: one for each process, for at most two hours.
 const probeSpace = "probe"
 
-// Probe reports whether the database takes a change now: it commits one row, always the same of this process. Its error is
-// fault.Unavailable.
+// The rows of a message that Probe writes and removes, and the rows that it reads. Where a message goes, pages may be damaged or the disk full,
+// while the one row of the probe, which is replaced in its place, is still written.
+var (
+	rehearsal = []struct {
+		query     string
+		arguments int // how many of id and time it has
+	}{
+		{`INSERT INTO turns (id, agent, recipient, received_via, principal, native_id, thread_id, reference, native_key, sender_key, thread_key,
+			owner_key, reference_key, state, reason, attempt, reply_id, accepted_at, updated_at, original_digest, route, message)
+			VALUES ($1, '', '', '', '', '', '', '', $1, $1, $1, $1, '', 'accepted', '', 0, '', $2, $2, '', '', '')`, 2},
+		{`INSERT INTO events (turn_id, seq, kind, body, at) VALUES ($1, 1, '', '', $2)`, 2},
+		{`INSERT INTO jobs (id, kind, partition_of, partition_key, state, attempt, run_at, lease_owner, lease_until, fence, created_at, updated_at, reason, payload)
+			VALUES ($1, '', '', $1, 'blocked', 0, $2, '', 0, 0, $2, $2, '', '')`, 2},
+		{`DELETE FROM jobs WHERE id = $1`, 1},
+		{`DELETE FROM events WHERE turn_id = $1`, 1},
+		{`DELETE FROM turns WHERE id = $1`, 1},
+	}
+	rehearsedReads = []string{
+		`SELECT state FROM turns ORDER BY id DESC LIMIT 1`, `SELECT state FROM jobs ORDER BY id DESC LIMIT 1`,
+		`SELECT state FROM deliveries ORDER BY id DESC LIMIT 1`, `SELECT agent FROM replies ORDER BY id DESC LIMIT 1`,
+	}
+)
+
+// Probe reports whether the database takes a message now. It commits one row, always the same of this process, together with rows of a
+// message that the same transaction removes, and reads from the tables of messages. Its error is fault.Unavailable.
 func (d *shared) Probe(ctx context.Context) error {
 	now := d.options.Now()
-	// An end that moves once an hour keeps PostgreSQL from writing an index for every probe.
-	return d.State().Put(ctx, probeSpace, d.probe, []byte(now.UTC().Format(time.RFC3339Nano)), now.Truncate(time.Hour).Add(2*time.Hour))
+	id := uuid.Must(uuid.NewV7()).String() // a new one, so that the rows go where those of the next message will
+	err := d.InTx(ctx, func(tx *Tx) error {
+		for _, step := range rehearsal {
+			if err := tx.sql.Do(ctx, step.query, []any{id, micros(now)}[:step.arguments]...); err != nil {
+				return err
+			}
+		}
+		// An end that moves once an hour keeps PostgreSQL from writing an index for every probe.
+		return tx.PutDocument(ctx, probeSpace, d.probe, []byte(now.UTC().Format(time.RFC3339Nano)), now.Truncate(time.Hour).Add(2*time.Hour))
+	})
+
+	for _, query := range rehearsedReads { // after the commit: the readers of SQLite then read pages again that they remembered
+		if err == nil {
+			var state string
+			_, err = first(ctx, d.engine.Reader(), query, nil, &state)
+		}
+	}
+	return err
+}
+
+// Damage returns the first damage of the database that this process met; nil = none.
+func (d *shared) Damage() *database.Damage { return d.engine.Damage() }
+
+// Examine reads the whole database and returns what is wrong with its pages; false where the database has no such check. On SQLite that
+// takes as long as reading the file.
+func (d *shared) Examine(ctx context.Context) (problems []string, able bool, err error) {
+	return d.engine.Examine(ctx)
 }
 
 // Listen passes the notifications of other nodes to Options.Elsewhere until ctx ends. It connects again after a

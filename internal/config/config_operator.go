@@ -32,7 +32,7 @@ type Operator struct {
 	Notify []string `toml:"notify"`
 	// What it tells you of; none = everything: `turn` (failed for good), `delivery` and `job` (given up), `held`, `approval`,
 	// `report`, `mail` (to the operator), `bounce`, `destination` (a host to which nothing is sent any more), `back_end`,
-	// `certificate`, `disk`, `probe` (the server does not answer itself).
+	// `certificate`, `disk`, `probe` (the server does not answer itself), `database` (it is damaged or refuses messages).
 	NotifyKinds []string `toml:"notify_kinds"`
 	// Key of the HMAC-SHA256 signature over the body that a webhook gets, at least 16 bytes.
 	NotifySecret Secret `toml:"notify_secret"`
@@ -52,7 +52,7 @@ type Operator struct {
 
 // NoticeKindNames are the words of operator.notify_kinds.
 var NoticeKindNames = []string{
-	"turn", "delivery", "job", "held", "approval", "report", "mail", "bounce", "destination", "back_end", "certificate", "disk", "probe",
+	"turn", "delivery", "job", "held", "approval", "report", "mail", "bounce", "destination", "back_end", "certificate", "disk", "probe", "database",
 }
 
 // maxNotify bounds operator.notify: each address costs a delivery for every notice.

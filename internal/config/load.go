@@ -230,6 +230,11 @@ func readSecret(secret *Secret, file, key string, found *problems) {
 		return
 	}
 
+	if blank(string(content)) {
+		found.add(key, file+" is blank", "write a long random text into the file, or remove the line")
+		return
+	}
+
 	*secret = content
 }
 

@@ -31,6 +31,17 @@ func (p *Problem) Error() string {
 	return line.String()
 }
 
+// Problem makes the error of a setting that one of the server's parts refuses. Its place is found by reading the file and the variables
+// again: settings that were changed since, or come from a program, have none.
+func (c *Config) Problem(key, message string) *Problem {
+	problem := &Problem{Key: key, Message: message}
+	if _, found, err := loadWith(c.File, c.Environment); err == nil {
+		own := found.under(c)
+		problem.Place, problem.Key = own.place(key), own.renamed(key)
+	}
+	return problem
+}
+
 // problems collects everything that is wrong, so that one start shows all of it.
 type problems struct {
 	origins map[string]string // key path → place

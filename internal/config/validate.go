@@ -32,6 +32,7 @@ func (c *Config) validate(p *problems) {
 	c.validateAgents(p)
 	c.validateConnectors(p)
 	c.validateTargets(p)
+	c.validateSecrets(p)
 }
 
 func (c *Config) validateNames(p *problems) {

@@ -16,12 +16,19 @@ import (
 var free = promauto.NewGauge(prometheus.GaugeOpts{
 	Name: "inbox_disk_free_bytes", Help: "Free bytes on the disk of data_dir, as seen a second ago at most while messages come."})
 
+var freeFiles = promauto.NewGauge(prometheus.GaugeOpts{
+	Name: "inbox_disk_free_files", Help: "Files that can still be made on the disk of data_dir (free inodes), as seen a second ago at most while messages come; 0 where the file system has no bound."})
+
 // Of a disk without a configured bound the last twentieth is kept free, and at most usualKept.
 const (
 	usualShare = 20
 	usualKept  = 1 << 30
 	lookEvery  = time.Second
 )
+
+// Of a file system with a bound of files the last twentieth is kept free, and at most usualFiles: a message makes a few files at most, and
+// a second passes between two looks.
+const usualFiles = 10_000
 
 // Options of a Guard. Directory is required.
 type Options struct {
@@ -32,8 +39,9 @@ type Options struct {
 	// Space returns free and total bytes; default: what the operating system says. Where it fails the disk counts as free:
 	// the write itself finds out.
 	Space  func(directory string) (free, total uint64, err error)
-	Logger *slog.Logger     // default: slog.Default
-	Now    func() time.Time // default: time.Now
+	Files  func(directory string) (free, total uint64, err error) // the same of files; a total of 0 = there is no bound
+	Logger *slog.Logger                                           // default: slog.Default
+	Now    func() time.Time                                       // default: time.Now
 }
 
 // Guard remembers for a second what the disk said, less what was let in since: a small disk is not overrun between two looks.
@@ -52,6 +60,9 @@ type Guard struct {
 func NewGuard(options Options) *Guard {
 	if options.Space == nil {
 		options.Space = space
+	}
+	if options.Files == nil {
+		options.Files = files
 	}
 	if options.Logger == nil {
 		options.Logger = slog.Default()
@@ -79,13 +90,14 @@ func (g *Guard) Full() bool {
 	g.looked = now
 	left, bound, err := g.look()
 	g.known, g.left, g.bound = err == nil, left, bound
-	switch full := err == nil && left < bound; {
+	filesLeft, filesBound, _ := g.lookFiles() // unknown counts as free, as bytes do
+	switch full := err == nil && (left < bound || filesLeft < filesBound); {
 	case err != nil:
 		g.options.Logger.Warn("the free space of the disk is not known", "directory", g.options.Directory, "error", err)
 		g.full = false
 	case full != g.full:
 		g.full = full
-		g.tell(full, left, bound)
+		g.tell(full, left, bound, filesLeft, filesBound)
 	}
 
 	return g.full
@@ -138,7 +150,28 @@ func (g *Guard) look() (left, bound int64, err error) {
 	return int64(min(available, 1<<62)), bound, nil
 }
 
-func (g *Guard) tell(full bool, left, bound int64) {
+// LookFiles returns how many files can still be made, and below how many the disk counts as full; both are 0 where the file system has
+// no bound.
+func (g *Guard) LookFiles() (left, bound int64, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.lookFiles()
+}
+
+func (g *Guard) lookFiles() (left, bound int64, err error) {
+	available, total, err := g.options.Files(g.options.Directory)
+	if err != nil {
+		return 0, 0, fmt.Errorf("free files of %s: %w", g.options.Directory, err)
+	}
+	freeFiles.Set(float64(available))
+	return int64(min(available, 1<<62)), int64(min(total/usualShare, usualFiles)), nil
+}
+
+func (g *Guard) tell(full bool, left, bound, filesLeft, filesBound int64) {
+	if full && filesLeft < filesBound {
+		g.options.Logger.Error("the file system has nearly no inodes left: no message is accepted until files are removed", "of", cmp.Or(g.options.For, "all"), "directory", g.options.Directory, "free", filesLeft, "wanted", filesBound)
+		return
+	}
 	if full {
 		g.options.Logger.Error("the disk is nearly full: no message is accepted until there is room", "of", cmp.Or(g.options.For, "all"), "directory", g.options.Directory, "free", left, "wanted", bound)
 		return

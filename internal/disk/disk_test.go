@@ -102,3 +102,25 @@ func TestGuardCountsWhatIsLetIn(t *testing.T) {
 		(*Guard)(nil).Admit(1)
 	})
 }
+
+// TestDiskWithoutInodes: a disk on which no file can be made is full, whatever bytes it has. It was ready, and refused each message with a file.
+func TestDiskWithoutInodes(t *testing.T) {
+	for name, row := range map[string]struct {
+		free, total uint64
+		full        bool
+	}{
+		"none left": {0, 1_000_000, true}, "below the bound": {9_999, 1_000_000, true}, "at the bound": {10_000, 1_000_000, false},
+		"a small one": {4, 100, true}, "a small one with room": {5, 100, false}, "without a bound": {0, 0, false},
+	} {
+		for _, keep := range []int64{-1, 1} {
+			guard := NewGuard(Options{
+				Keep: keep, Logger: slog.New(slog.DiscardHandler),
+				Space: func(string) (uint64, uint64, error) { return 1 << 40, 1 << 40, nil },
+				Files: func(string) (uint64, uint64, error) { return row.free, row.total, nil },
+			})
+			if guard.Full() != row.full {
+				t.Errorf("%s: full %v", name, !row.full)
+			}
+		}
+	}
+}

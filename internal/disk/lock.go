@@ -19,10 +19,13 @@ type Lock struct{ file *os.File }
 
 // Take takes the directory for this process. The error is ErrTaken while another one has it. A file system without locks,
 // or a system that we have none for, returns a lock that is not Sole.
-func Take(directory string) (*Lock, error) {
-	file, err := os.OpenFile(filepath.Join(directory, lockFile), os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the operator named the directory
+func Take(directory string) (*Lock, error) { return TakeFile(filepath.Join(directory, lockFile)) }
+
+// TakeFile is Take for a lock with a file of its own, which is made when it is missing and never removed.
+func TakeFile(path string) (*Lock, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the operator named the directory
 	if err != nil {
-		return nil, fmt.Errorf("open the lock of the directory: %w", err)
+		return nil, fmt.Errorf("open the lock %s: %w", path, err)
 	}
 
 	switch err := lock(file); {

@@ -73,6 +73,9 @@ func RetryIn(d time.Duration, reason string, cause error) *Fault {
 // ErrStore is in the chain of every failure of our own database to do its work.
 var ErrStore = errors.New("the database of this server did not do its work")
 
+// ErrDamaged is in the chain of a failure, beside ErrStore, whose cause is that stored pages are not what was written. Waiting does not help.
+var ErrDamaged = errors.New("the database of this server is damaged")
+
 // ErrUnknown is in the chain of a failure after which our own database may have stored the change.
 var ErrUnknown = errors.New("the outcome of the transaction is not known")
 

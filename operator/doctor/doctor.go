@@ -167,6 +167,7 @@ func (d *Doctor) examination(ctx context.Context, options Options) (*examination
 		})
 	}
 	add(func(ctx context.Context, d *examiner) { d.database(ctx) })
+	add(func(ctx context.Context, d *examiner) { d.pages(ctx); d.log() })
 	add(func(_ context.Context, d *examiner) { d.disk(); d.permissions(); d.clock() })
 	add(func(ctx context.Context, d *examiner) { d.listeners(ctx) })
 	add(func(ctx context.Context, d *examiner) { d.ports(ctx) })
@@ -262,6 +263,43 @@ func (d *examiner) database(ctx context.Context) {
 	d.lostWork(ctx)
 }
 
+// pagesPatience bounds the examination of all pages.
+const pagesPatience = 2 * time.Minute
+
+// pages says whether the pages of a SQLite database are whole.
+func (d *examiner) pages(ctx context.Context) {
+	const name = "database pages"
+	ctx, cancel := context.WithTimeout(ctx, pagesPatience)
+	defer cancel()
+	switch problems, able, err := d.doctor.Store.Examine(ctx); {
+	case !able:
+		return // PostgreSQL; docs/operating.md says how to check one
+	case ctx.Err() != nil:
+		d.say(name, email.FindingWarn, "not all were read within "+pagesPatience.String(), "run: sqlite3 "+database.Files(d.config.DataDir)[0]+" 'PRAGMA quick_check'")
+	case err != nil:
+		d.say(name, email.FindingWarn, fault.InWords(err), "read the log")
+	case len(problems) > 0:
+		d.say(name, email.FindingFail, fmt.Sprintf("the database is damaged: %s", strings.Join(problems[:min(len(problems), 3)], "; ")),
+			"stop the server, keep a copy of the files, and restore the newest backup with inbox restore")
+	default:
+		d.say(name, email.FindingOK, "PRAGMA quick_check finds no damage", "")
+	}
+}
+
+// log says whether the write-ahead log of a SQLite database is larger than a server leaves it.
+func (d *examiner) log() {
+	if d.config.DatabaseURL.Reveal() != "sqlite" {
+		return
+	}
+	const name = "database log"
+	size := database.LogSize(d.config.DataDir)
+	if size > database.LogWarning {
+		d.say(name, email.FindingWarn, fmt.Sprintf("the write-ahead log has %d MiB: a reader of an old state does not end", size>>20), "end programs that have "+database.Files(d.config.DataDir)[0]+" open for long, such as a shell of SQLite; the log shrinks by itself then")
+		return
+	}
+	d.say(name, email.FindingOK, fmt.Sprintf("the write-ahead log is smaller than %d MiB", database.LogWarning>>20), "")
+}
+
 // lostAfter is how long a row may be without its job before the doctor names it. A running server queues it again within minutes.
 const lostAfter = 10 * time.Minute
 
@@ -327,11 +365,16 @@ func standbysInWords(standbys []database.Standby) string {
 
 // disk looks at the room that data_dir has.
 func (d *examiner) disk() {
-	left, bound, err := disk.NewGuard(disk.Options{Directory: d.config.DataDir, Keep: int64(d.config.Limits.FreeDisk)}).Look()
+	guard := disk.NewGuard(disk.Options{Directory: d.config.DataDir, Keep: int64(d.config.Limits.FreeDisk)})
+	left, bound, err := guard.Look()
+	files, filesBound, noFiles := guard.LookFiles()
 	text := fmt.Sprintf("%d MiB free in %s", left>>20, d.config.DataDir)
 	switch {
 	case err != nil:
 		d.say("disk", email.FindingFail, fault.InWords(err), "correct data_dir")
+	case noFiles == nil && files < filesBound && d.config.Limits.FreeDisk != 0:
+		d.say("disk", email.FindingFail, fmt.Sprintf("%d files can be made in %s, and nothing is accepted below %d (inodes)", files, d.config.DataDir, filesBound),
+			"remove files, or move data_dir to a file system with more inodes")
 	case left < bound:
 		d.say("disk", email.FindingFail, fmt.Sprintf("%s, and nothing is accepted below %d MiB", text, bound>>20), "make room, or write limits.free_disk")
 	case left < 2*bound:

@@ -27,6 +27,9 @@ import (
 
 	"inbox"
 	"inbox/adapters/email"
+	"inbox/engine/store"
+	"inbox/engine/store/database"
+	"inbox/engine/store/storetest"
 	"inbox/internal/await"
 	"inbox/internal/disk"
 	"inbox/operator"
@@ -269,7 +272,22 @@ func TestDoctor(t *testing.T) {
 		want(p.examine(here, peer, "", "", all), "permissions", email.FindingWarn, filepath.Join(p.directory, path)+" has the mode", "chmod 0")
 	}
 	p.prepare = private
-	want(p.examine(here, peer, "", "", all), "permissions", email.FindingOK, "no other user", "")
+	found = p.examine(here, peer, "", "", all)
+	want(found, "permissions", email.FindingOK, "no other user", "")
+	want(found, "database pages", email.FindingOK, "finds no damage", "")
+	want(found, "database log", email.FindingOK, "smaller than 128 MiB", "")
+
+	p.prepare = func(directory string) {
+		private(directory)
+		storetest.Damage(t, filepath.Join(directory, store.File), "turns")
+		if err := os.Truncate(database.Files(directory)[1], database.LogWarning+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found = p.examine(here, peer, "", "", all)
+	want(found, "database pages", email.FindingFail, "the database is damaged: turns", "inbox restore")
+	want(found, "database log", email.FindingWarn, "has 128 MiB", "end programs that have")
+	p.prepare = private
 
 	closed := greeterAt(t)
 	found = p.examine(closed, closed, "", "", all)

@@ -19,6 +19,10 @@ import (
 type AgentFile struct {
 	Path    string
 	Environ []string // in which the settings are read
+	// Check refuses settings with which the server would not start; nil = only what reading them refuses.
+	Check func(*config.Config) error
+	// Apply lets a running server read the file once it is written. Its error puts the file back as it was; nil = no server is told.
+	Apply func() error
 }
 
 // Added is what Add has written.
@@ -74,6 +78,22 @@ func (f AgentFile) Add(table AgentTable) (Added, error) {
 		return Added{}, err
 	}
 	return added, nil
+}
+
+// CheckAdded reports what would be in the way of Add. It leaves no file behind.
+func (f AgentFile) CheckAdded(path, before string, table AgentTable) (err error) {
+	_, missing := os.Stat(table.SecretFile)
+	if config.KindNamed(table.Kind).NeedsSecret && missing != nil { // Add makes it
+		if table.SecretFile, err = disk.WriteBeside(filepath.Join(os.TempDir(), "inbox-secret"), NewSecret()); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.Remove(table.SecretFile)) }()
+	}
+	after, err := config.AddAgent(path, before, f.Environ, table)
+	if err != nil {
+		return err
+	}
+	return f.check(path, after)
 }
 
 // Removed is what Remove has taken out.
@@ -132,11 +152,37 @@ func (f AgentFile) Read() (document string, settings *config.Config, path string
 	return string(content), settings, path, err
 }
 
-// replace puts the new text in the place of the old one, with the same mode and owner.
+// check reports what a start would refuse of a text.
+func (f AgentFile) check(path, text string) error {
+	settings, err := config.LoadText(path, text, f.Environ)
+	if err == nil && f.Check != nil {
+		err = f.Check(settings)
+	}
+	return err
+}
+
+// replace puts the new text in the place of the old one, if a server starts with it, and takes it back if the running server does not read it.
 func (f AgentFile) replace(path, before, after string) error {
-	if _, err := config.LoadText(path, after, f.Environ); err != nil {
+	if err := f.check(path, after); err != nil {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
+	if err := exchangeText(path, before, after); err != nil {
+		return err
+	}
+	if f.Apply == nil {
+		return nil
+	}
+	if err := f.Apply(); err != nil {
+		if back := exchangeText(path, after, before); back != nil {
+			return errors.Join(err, fmt.Errorf("%s has the change still: %w", path, back))
+		}
+		return err
+	}
+	return nil
+}
+
+// exchangeText replaces the whole file, with the same mode and owner, if it has the text of before.
+func exchangeText(path, before, after string) error {
 	info, err := os.Stat(path)
 	if err != nil {
 		return err

@@ -61,6 +61,10 @@ type Engine interface {
 	Replaced(ctx context.Context)
 	// Size returns the bytes of the database, and how many of them hold nothing; 0 where that is not known.
 	Size(ctx context.Context) (total, free int64, err error)
+	// Damage returns the first damage that this process met; nil = none.
+	Damage() *Damage
+	// Examine reads all pages and returns what is wrong with them; false where the database has no such check.
+	Examine(ctx context.Context) (problems []string, able bool, err error)
 	// HasSchema reports whether any migration was applied.
 	HasSchema(ctx context.Context) (bool, error)
 	// Snapshot opens a view of the whole database at one moment, which is said to be at. Writers are not held up.

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"inbox/internal/clock"
+	"inbox/internal/disk"
 	"inbox/migrations"
 )
 
@@ -25,7 +28,7 @@ func (e *NewerSchema) Error() string {
 }
 
 // migrate applies what is missing. A database that is newer is not touched; NewerSchema.
-func migrate(ctx context.Context, pool *sql.DB, words *schema) error {
+func migrate(ctx context.Context, pool *sql.DB, words *schema, log logger) error {
 	known, err := KnownSchema()
 	if err != nil {
 		return err
@@ -34,7 +37,7 @@ func migrate(ctx context.Context, pool *sql.DB, words *schema) error {
 	if err := refuseNewer(ctx, pool, words, known); err != nil {
 		return err
 	}
-	if err := MigrateTo(ctx, pool, words.kind, known); err != nil {
+	if err := words.migrateTo(ctx, pool, known, log); err != nil {
 		return err
 	}
 
@@ -42,9 +45,9 @@ func migrate(ctx context.Context, pool *sql.DB, words *schema) error {
 }
 
 // migrateOrKeep is migrate, or only the refusal of a newer schema.
-func migrateOrKeep(ctx context.Context, pool *sql.DB, words *schema, keep bool) error {
+func migrateOrKeep(ctx context.Context, pool *sql.DB, words *schema, keep bool, log logger) error {
 	if !keep {
-		return migrate(ctx, pool, words)
+		return migrate(ctx, pool, words, log)
 	}
 	known, err := KnownSchema()
 	if err != nil {
@@ -89,17 +92,62 @@ func migrationSteps() ([]migrationStep, error) {
 const (
 	// migrationLock is the advisory lock that nodes of one PostgreSQL database take turns by: that of goose, which earlier versions used.
 	migrationLock = 4097083626
-	// migrationPatience is how long a node waits for another one that migrates.
+	// migrationPatience is how long a process waits for another one that migrates.
 	migrationPatience = 2 * time.Minute
+	// migrationPoll is the interval between two attempts to get the lock.
+	migrationPoll = 100 * time.Millisecond
+	// migrationQuiet is how long a process waits for the lock before it logs that it does.
+	migrationQuiet = time.Second
 )
+
+// schemaLock is the lock file beside a SQLite database. A process holds it while it opens the file and migrates it.
+const schemaLock = File + ".schema.lock"
+
+// lockSchema takes the schema lock of a SQLite database in a directory. On a system without file locks it is not Sole, and only the
+// transactions of the migrations keep processes apart.
+func lockSchema(ctx context.Context, directory string, log logger) (lock *disk.Lock, err error) {
+	path := filepath.Join(directory, schemaLock)
+	err = awaitLock(ctx, log, path, func() (taken bool, err error) {
+		lock, err = disk.TakeFile(path)
+		if errors.Is(err, disk.ErrTaken) {
+			return false, nil
+		}
+		return true, err
+	})
+	return lock, err
+}
+
+// awaitLock tries to take a lock until try does, for migrationPatience at most. It logs what it waits for.
+func awaitLock(ctx context.Context, log logger, name string, try func() (taken bool, err error)) error {
+	for begun, told := time.Now(), false; ; {
+		if taken, err := try(); taken || err != nil {
+			return err
+		}
+
+		switch waited := time.Since(begun); {
+		case waited > migrationPatience:
+			return fmt.Errorf("another process has held %s for over %s: it opens or migrates the database; wait until it is done, or end it, and start again", name, migrationPatience)
+		case waited > migrationQuiet && !told:
+			told = true
+			log.Warn("waiting for another process that opens or migrates the database", "lock", name, "at_most", migrationPatience.String())
+		}
+		if err := clock.Sleep(ctx, migrationPoll); err != nil {
+			return err
+		}
+	}
+}
 
 // MigrateTo applies the migrations up to a version that a database of a kind does not have, each in a transaction with the row that notes it. Table and
 // rows are those of goose.
-func MigrateTo(ctx context.Context, pool *sql.DB, kind string, version int64) (err error) {
+func MigrateTo(ctx context.Context, pool *sql.DB, kind string, version int64) error {
 	words := sqliteSchema
 	if kind == Postgres {
 		words = postgresSchema
 	}
+	return words.migrateTo(ctx, pool, version, slog.Default())
+}
+
+func (s *schema) migrateTo(ctx context.Context, pool *sql.DB, version int64, log logger) (err error) {
 	steps, err := migrationSteps()
 	if err != nil {
 		return err
@@ -110,8 +158,8 @@ func MigrateTo(ctx context.Context, pool *sql.DB, kind string, version int64) (e
 	}
 	defer func() { err = errors.Join(err, hideBadConnection(connection.Close())) }()
 
-	if words == postgresSchema {
-		if err := lockMigrations(ctx, connection); err != nil {
+	if s == postgresSchema {
+		if err := lockMigrations(ctx, connection, log); err != nil {
 			return err
 		}
 		defer func() {
@@ -123,7 +171,7 @@ func MigrateTo(ctx context.Context, pool *sql.DB, kind string, version int64) (e
 		}()
 	}
 
-	applied, err := appliedMigrations(ctx, connection, words)
+	applied, err := appliedMigrations(ctx, connection, s)
 	if err != nil {
 		return err
 	}
@@ -139,27 +187,20 @@ func MigrateTo(ctx context.Context, pool *sql.DB, kind string, version int64) (e
 		case step.version < newest:
 			return fmt.Errorf("the database has migration %d and lacks %s, which comes before it; restore a backup", newest, step.name)
 		}
-		if err := applyMigration(ctx, connection, words, step); err != nil {
+		if err := applyMigration(ctx, connection, s, step); err != nil {
 			return fmt.Errorf("migration %s: %w", step.name, err)
 		}
 	}
 	return nil
 }
 
-// lockMigrations asks again and again, because a statement that waits would keep what other nodes want to change.
-func lockMigrations(ctx context.Context, connection *sql.Conn) error {
-	for begun := time.Now(); ; {
-		var locked bool
-		if err := connection.QueryRowContext(ctx, `SELECT pg_try_advisory_lock($1)`, int64(migrationLock)).Scan(&locked); err != nil || locked {
-			return err
-		}
-		if time.Since(begun) > migrationPatience {
-			return fmt.Errorf("another node has been migrating the database for over %s", migrationPatience)
-		}
-		if err := clock.Sleep(ctx, time.Second); err != nil {
-			return err
-		}
-	}
+// lockMigrations polls, because a statement that waits would keep what other nodes want to change.
+func lockMigrations(ctx context.Context, connection *sql.Conn, log logger) error {
+	name := "the advisory lock " + strconv.Itoa(migrationLock)
+	return awaitLock(ctx, log, name, func() (locked bool, err error) {
+		err = connection.QueryRowContext(ctx, `SELECT pg_try_advisory_lock($1)`, int64(migrationLock)).Scan(&locked)
+		return locked, err
+	})
 }
 
 // appliedMigrations returns the versions that the database has, and makes the table of them where it is missing.
@@ -170,6 +211,9 @@ func appliedMigrations(ctx context.Context, connection *sql.Conn, words *schema)
 	}
 	if !found {
 		err := inMigration(ctx, connection, func(tx *sql.Tx) error {
+			if err := tx.QueryRowContext(ctx, words.hasVersions).Scan(&found); err != nil || found {
+				return err // made meanwhile
+			}
 			if _, err := tx.ExecContext(ctx, words.makeVersions); err != nil {
 				return err
 			}
@@ -195,14 +239,23 @@ func appliedMigrations(ctx context.Context, connection *sql.Conn, words *schema)
 	return applied, errors.Join(scanned, err)
 }
 
-const insertVersion = `INSERT INTO goose_db_version (version_id, is_applied) VALUES ($1, $2)`
+const (
+	insertVersion = `INSERT INTO goose_db_version (version_id, is_applied) VALUES ($1, $2)`
+	hasVersion    = `SELECT COUNT(*) > 0 FROM goose_db_version WHERE version_id = $1`
+)
 
+// applyMigration applies a migration unless the database has it by now. On SQLite its transaction has the write lock from the start, so
+// this also keeps processes apart that have no common lock: those of earlier versions, and all where the system has no file locks.
 func applyMigration(ctx context.Context, connection *sql.Conn, words *schema, step migrationStep) error {
 	text, err := fs.ReadFile(migrations.For(words.kind), step.name)
 	if err != nil {
 		return err
 	}
 	return inMigration(ctx, connection, func(tx *sql.Tx) error {
+		var applied bool
+		if err := tx.QueryRowContext(ctx, hasVersion, step.version).Scan(&applied); err != nil || applied {
+			return err
+		}
 		if _, err := tx.ExecContext(ctx, words.ddl(string(text))); err != nil {
 			return err
 		}

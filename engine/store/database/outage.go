@@ -18,11 +18,13 @@ const (
 )
 
 // outage reports in the log when the database begins to fail, once a minute while it does, and when it works again. The errors of callers say
-// that they are reported, so that the log need not have a line for each message that met them.
+// that they are reported, so that the log need not have a line for each message that met them. Damage is reported once.
 type outage struct {
 	logger logger
+	remedy string // for damage
 
-	lasts atomic.Bool
+	lasts  atomic.Bool
+	damage atomic.Pointer[Damage]
 
 	lock     sync.Mutex
 	since    time.Time
@@ -51,8 +53,19 @@ func (o *outage) note(err error) error {
 	if !errors.Is(err, fault.ErrStore) || errors.Is(err, context.Canceled) || errors.Is(err, errClosed) {
 		return err // of the work, of a caller that has left, or of this process, which ends
 	}
+	if errors.Is(err, fault.ErrDamaged) {
+		o.damaged(err)
+		return reported{err}
+	}
 	o.failed(err)
 	return reported{err}
+}
+
+// damaged remembers the first damage that was met.
+func (o *outage) damaged(err error) {
+	if o.damage.CompareAndSwap(nil, &Damage{time.Now(), err}) {
+		o.logger.Error("the database is damaged; "+o.remedy, "error", err)
+	}
 }
 
 func (o *outage) failed(err error) {

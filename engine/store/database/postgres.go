@@ -65,14 +65,14 @@ func openPostgres(ctx context.Context, options Options) (Engine, error) {
 		err = makeSchema(ctx, pool, schema)
 	}
 	if err == nil {
-		err = migrateOrKeep(ctx, pool, postgresSchema, options.AsFound)
+		err = migrateOrKeep(ctx, pool, postgresSchema, options.AsFound, options.Logger)
 	}
 	if err != nil {
 		return nil, errors.Join(unusable(unusablePostgres(config, err), err), pool.Close())
 	}
 
 	e := &postgresEngine{
-		statements: statements{pool: pool, failed: postgresFault, outage: &outage{logger: options.Logger}}, config: config, primary: known, connections: options.Connections,
+		statements: statements{pool: pool, failed: postgresFault, outage: &outage{logger: options.Logger, remedy: postgresRemedy}}, config: config, primary: known, connections: options.Connections,
 		logger: options.Logger,
 	}
 	e.lost = e.lostRead
@@ -223,6 +223,9 @@ func postgresFault(operation string, err error) error {
 	var failure *pgconn.PgError
 	if !errors.As(err, &failure) {
 		return Unavailable(operation, err)
+	}
+	if postgresDamaged(failure) {
+		return damagedStore(operation, err)
 	}
 
 	for _, class := range []string{"08", "25", "40", "53", "55", "57", "58", "XX"} {

@@ -72,6 +72,9 @@ func (s *statements) Each(ctx context.Context, query string, arguments []any, sc
 	return s.outage.note(s.read(ctx, err))
 }
 
+// Damage returns the first damage that this process met; nil = none.
+func (s *statements) Damage() *Damage { return s.outage.damage.Load() }
+
 func (s *statements) read(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return Unavailable("read", errors.Join(ctx.Err(), err))

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"modernc.org/sqlite"
 )
 
@@ -24,7 +26,7 @@ const File = "inbox.db"
 var sqliteUnavailable = map[int]bool{
 	5: true, 6: true, // BUSY, LOCKED
 	8: true, 10: true, 13: true, 14: true, // READONLY, IOERR, FULL, CANTOPEN
-	7: true, 9: true, 11: true, 26: true, // NOMEM, INTERRUPT, CORRUPT, NOTADB
+	7: true, 9: true, // NOMEM, INTERRUPT
 }
 
 // sqliteEngine is one file with one writing connection and a few that read.
@@ -69,46 +71,51 @@ func openSQLite(ctx context.Context, options Options) (Engine, error) {
 		return nil, unusable("the clock of the database cannot be set up; this is a fault of the program", err)
 	}
 	path := filepath.Join(options.DataDir, File)
-	public := "the database " + path + " cannot be used; check data_dir, its permissions and the free space"
 	if err := os.MkdirAll(options.DataDir, 0o700); err != nil {
-		return nil, unusable(public, err)
+		return nil, unusableSQLite(path, err)
 	}
 
+	lock, err := lockSchema(ctx, options.DataDir, options.Logger)
+	if err != nil {
+		return nil, unusableSQLite(path, err)
+	}
+	defer func() { _ = lock.Leave() }() // closing the file releases it
+
 	if err := keepPrivate(options); err != nil {
-		return nil, unusable(public, err)
+		return nil, unusableSQLite(path, err)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, unusable(public, err)
+		return nil, unusableSQLite(path, err)
 	}
 	fresh := info.Size() == 0 && !options.AsFound
-	writes, err := openPool(ctx, sqliteURL(path, "wal_autocheckpoint(16000)", "secure_delete(ON)"), 1)
+	writes, err := openPool(ctx, sqliteURL(path, "wal_autocheckpoint(16000)", "secure_delete(ON)", fmt.Sprintf("journal_size_limit(%d)", logLimit)), 1)
 	if err != nil {
-		return nil, unusable(public, err)
+		return nil, unusableSQLite(path, err)
 	}
 
 	if fresh {
 		_, err = writes.ExecContext(ctx, markOverwritten)
 	}
 	if err == nil {
-		err = migrateOrKeep(ctx, writes, sqliteSchema, options.AsFound)
+		err = migrateOrKeep(ctx, writes, sqliteSchema, options.AsFound, options.Logger)
 	}
 	if err != nil {
-		return nil, errors.Join(unusable(public, err), writes.Close())
+		return nil, errors.Join(unusableSQLite(path, err), writes.Close())
 	}
 	reads, err := openPool(ctx, sqliteURL(path, "query_only(ON)"), options.Readers+1) // one of them watches the file
 	if err != nil {
-		return nil, errors.Join(unusable(public, err), writes.Close())
+		return nil, errors.Join(unusableSQLite(path, err), writes.Close())
 	}
 
 	w, err := newWriter(ctx, writes)
 	if err != nil {
-		return nil, errors.Join(unusable(public, err), reads.Close(), writes.Close())
+		return nil, errors.Join(unusableSQLite(path, err), reads.Close(), writes.Close())
 	}
 
-	c := startCheckpointer(reads, w, options.Logger)
+	c := startCheckpointer(reads, w, path, options.Logger)
 	e := &sqliteEngine{
-		statements: statements{pool: reads, failed: sqliteFault, outage: &outage{logger: options.Logger}},
+		statements: statements{pool: reads, failed: sqliteFault, outage: &outage{logger: options.Logger, remedy: sqliteRemedy}},
 		writer:     w, checkpointer: c, writes: writes, reads: reads, path: path, logger: options.Logger,
 	}
 	w.committed = func(transactions int) {
@@ -171,6 +178,8 @@ func openPool(ctx context.Context, dsn string, size int) (*sql.DB, error) {
 func sqliteFault(operation string, err error) error {
 	var failure *sqlite.Error
 	switch {
+	case sqliteDamaged(err):
+		return damagedStore(operation, err)
 	case errors.As(err, &failure) && !sqliteUnavailable[failure.Code()&0xff]:
 		return operationError{operation + " (SQLite " + strconv.Itoa(failure.Code()) + ")", err}
 	case failure != nil, errors.Is(err, sql.ErrConnDone), errors.Is(err, driver.ErrBadConn):
@@ -320,6 +329,8 @@ func (w *fileWatch) look(ctx context.Context) (lists, others bool, err error) {
 type checkpointer struct {
 	beside func(context.Context) error // moves what it can, on a connection of its own
 	finish func(context.Context) error // moves the rest between two of the writer's transactions
+	cut    func(context.Context) error // empties the log, unless a reader of an old state holds it
+	log    *logWatch
 	logger logger
 	writes atomic.Int64
 	due    chan struct{}
@@ -338,10 +349,58 @@ const (
 	maxPasses = 4
 )
 
+// logLimit is the size to which SQLite cuts the write-ahead log when it begins anew. What a server writes between two checkpoints is less, so
+// that only a log that a long reader made larger is cut.
+const logLimit = 32 << 20
+
+// LogWarning is the size of the write-ahead log from which something keeps it from beginning anew.
+const LogWarning = 4 * logLimit
+
+var logBytes = promauto.NewGauge(prometheus.GaugeOpts{
+	Name: "inbox_store_wal_bytes", Help: "Bytes of SQLite's write-ahead logs, as seen a second ago. One that grows for minutes has a reader of an old state that does not end.",
+})
+
+// logWatch measures the write-ahead log for the metric, and reports when it grows beyond LogWarning.
+type logWatch struct {
+	path   string
+	logger logger
+	bytes  int64
+	told   bool
+}
+
+func (l *logWatch) look() {
+	before := l.bytes
+	l.bytes = logSize(l.path)
+	logBytes.Add(float64(l.bytes - before)) // of all databases of this process
+
+	switch large := l.bytes > LogWarning; {
+	case large && !l.told:
+		l.told = true
+		l.logger.Warn("the write-ahead log of the database grows, because a reader does not end: a backup, or a program that has the file open", "file", l.path, "bytes", l.bytes)
+	case l.told && l.bytes <= logLimit:
+		l.told = false
+		l.logger.Warn("the write-ahead log of the database is small again", "file", l.path, "bytes", l.bytes)
+	}
+}
+
+func (l *logWatch) end() { logBytes.Sub(float64(l.bytes)) }
+
+// logSize is 0 where there is no log.
+func logSize(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// LogSize returns the bytes of the write-ahead log of a SQLite database in a directory; 0 where there is none.
+func LogSize(directory string) int64 { return logSize(Files(directory)[1]) }
+
 // PASSIVE waits for no one. What it leaves, the next one or the writer's own limit takes.
 const checkpoint = "PRAGMA wal_checkpoint(PASSIVE)"
 
-func startCheckpointer(pool *sql.DB, w *writer, log logger) *checkpointer {
+func startCheckpointer(pool *sql.DB, w *writer, path string, log logger) *checkpointer {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &checkpointer{
 		beside: func(ctx context.Context) error {
@@ -351,7 +410,11 @@ func startCheckpointer(pool *sql.DB, w *writer, log logger) *checkpointer {
 		finish: func(ctx context.Context) error {
 			return w.between(ctx, func(s *writerSession) error { return s.execute(checkpoint) })
 		},
-		logger: log, due: make(chan struct{}, 1), cancel: cancel, done: make(chan struct{}),
+		cut: func(ctx context.Context) error {
+			_, err := w.truncateLog(ctx, pool)
+			return err
+		},
+		log: &logWatch{path: path + "-wal", logger: log}, logger: log, due: make(chan struct{}, 1), cancel: cancel, done: make(chan struct{}),
 	}
 
 	go c.loop(ctx)
@@ -372,6 +435,7 @@ func (c *checkpointer) wrote(transactions int) {
 
 func (c *checkpointer) loop(ctx context.Context) {
 	defer close(c.done)
+	defer c.log.end()
 	ticker := time.NewTicker(checkpointEvery)
 	defer ticker.Stop()
 
@@ -381,12 +445,17 @@ func (c *checkpointer) loop(ctx context.Context) {
 			return
 		case <-c.due:
 		case <-ticker.C:
+			c.log.look()
 		}
 
-		if c.writes.Swap(0) == 0 {
-			continue
+		var err error
+		switch idle := c.writes.Swap(0) == 0; {
+		case !idle:
+			err = c.empty(ctx)
+		case c.log.bytes > logLimit: // no commit comes that would cut it
+			err = c.cut(ctx)
 		}
-		if err := c.empty(ctx); err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil {
 			c.logger.Warn("checkpoint of the write-ahead log", "error", err)
 		}
 	}
@@ -423,8 +492,5 @@ func (e *sqliteEngine) Size(ctx context.Context) (total, free int64, err error) 
 		}
 	}
 	total = pages * size
-	if info, err := os.Stat(e.path + "-wal"); err == nil {
-		total += info.Size()
-	}
-	return total, unused * size, nil
+	return total + logSize(e.path+"-wal"), unused * size, nil
 }

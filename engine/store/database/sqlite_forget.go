@@ -2,6 +2,7 @@ package database
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -54,25 +55,10 @@ func (e *sqliteEngine) ForgetFree(ctx context.Context) (remains []string, err er
 	}
 
 	for range cleanTries {
-		if _, err := e.reads.ExecContext(ctx, checkpoint); err != nil { // most of it, while others write
-			return nil, Unavailable("clean the write-ahead log", err)
-		}
-		var busy, pages, moved int64
-		err := e.writer.between(ctx, func(s *writerSession) error {
-			patience := lockPatience
-			if e.writer.locked {
-				patience = shortPatience
-			}
-			if err := s.wait(truncatePatience); err != nil {
-				return err
-			}
-			err := s.Each(ctx, "PRAGMA wal_checkpoint(TRUNCATE)", nil, func(r Row) error { return r.Scan(&busy, &pages, &moved) })
-			return errors.Join(err, s.wait(patience))
-		})
-		if err != nil {
+		switch done, err := e.writer.truncateLog(ctx, e.reads); {
+		case err != nil:
 			return nil, err
-		}
-		if busy == 0 {
+		case done:
 			return remains, nil
 		}
 		if err := clock.Sleep(ctx, cleanPause); err != nil {
@@ -80,6 +66,28 @@ func (e *sqliteEngine) ForgetFree(ctx context.Context) (remains []string, err er
 		}
 	}
 	return nil, Unavailable("clean the write-ahead log", errors.New("another process reads an old state of the database"))
+}
+
+// truncateLog empties the write-ahead log: most of it through the pool while others write, the rest between two transactions. Done is false
+// if a reader of an old state holds it.
+func (w *writer) truncateLog(ctx context.Context, pool *sql.DB) (done bool, err error) {
+	if _, err := pool.ExecContext(ctx, checkpoint); err != nil {
+		return false, Unavailable("clean the write-ahead log", err)
+	}
+
+	var busy, pages, moved int64
+	err = w.between(ctx, func(s *writerSession) error {
+		patience := lockPatience
+		if w.locked {
+			patience = shortPatience
+		}
+		if err := s.wait(truncatePatience); err != nil {
+			return err
+		}
+		err := s.Each(ctx, "PRAGMA wal_checkpoint(TRUNCATE)", nil, func(r Row) error { return r.Scan(&busy, &pages, &moved) })
+		return errors.Join(err, s.wait(patience))
+	})
+	return err == nil && busy == 0, err
 }
 
 func (e *sqliteEngine) overwriteFree(ctx context.Context) (remains []string, err error) {
