@@ -284,8 +284,8 @@ func Sources(citations []Citation) string {
 	return strings.Join(written, "\n")
 }
 
-// markdownSources writes citations as lines of links.
-func markdownSources(citations []Citation) string {
+// MarkdownSources writes citations as lines of links in markdown.
+func MarkdownSources(citations []Citation) string {
 	written := []string{SourcesTitle}
 	for i := range citations {
 		line := EscapeMarkdown(citations[i].Label())

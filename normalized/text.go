@@ -17,7 +17,7 @@ func PlainText(parts []Part) string { return joinParts(parts, plainPart, Sources
 
 // MarkdownText writes parts as one markdown document: plain text is escaped, so that it reads as it was written, HTML
 // is reduced to its text, images and links are marked up. The rest is as in PlainText.
-func MarkdownText(parts []Part) string { return joinParts(parts, markdownPart, markdownSources) }
+func MarkdownText(parts []Part) string { return joinParts(parts, markdownPart, MarkdownSources) }
 
 // NewParts returns parts in which a text says only what is new in it (Part.New), for readers who have the older messages.
 func NewParts(parts []Part) []Part {

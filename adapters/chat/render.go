@@ -8,13 +8,6 @@ import (
 	"sync"
 
 	"github.com/microcosm-cc/bluemonday"
-	"github.com/yuin/goldmark"
-	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/extension"
-	"github.com/yuin/goldmark/parser"
-	goldmarkhtml "github.com/yuin/goldmark/renderer/html"
-	"github.com/yuin/goldmark/text"
-	"github.com/yuin/goldmark/util"
 
 	"inbox/adapters/chat/contract"
 	"inbox/exchange"
@@ -165,13 +158,6 @@ func (r *renderer) presented(parts []normalized.Part) []normalized.Part {
 	return parts
 }
 
-// markdown omits raw HTML. A single line break stays one: agents write chat, not books.
-var markdown = goldmark.New(
-	goldmark.WithExtensions(extension.GFM),
-	goldmark.WithParserOptions(parser.WithASTTransformers(util.Prioritized(calm{}, 100), util.Prioritized(markup.LinkedImages{}, 101))),
-	goldmark.WithRendererOptions(goldmarkhtml.WithHardWraps()),
-)
-
 // permitted is what may stand in an answer on a page: structure of text and links that say nothing about the page. It
 // starts from nothing.
 var permitted = func() *bluemonday.Policy {
@@ -189,66 +175,71 @@ var permitted = func() *bluemonday.Policy {
 	return p
 }()
 
-// calm fits a text into a page that has headings of its own.
-type calm struct{}
-
-// Transform implements parser.ASTTransformer.
-func (calm) Transform(document *ast.Document, _ text.Reader, _ parser.Context) {
-	_ = ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) { // the walker returns no error
-		if one, ok := node.(*ast.Heading); ok && entering {
-			one.Level = min(one.Level+2, 6)
-		}
-		return ast.WalkContinue, nil
-	})
-}
+// page is that of a conversation, which has two levels of headings itself.
+var page = markup.Page{Level: 2, Sanitize: permitted.Sanitize}
 
 // htmlOf is the answer of a turn as HTML, without its files, which stand beside it.
 func (r *renderer) htmlOf(turn exchange.TurnRecord) string {
 	if turn.Response == nil {
-		return r.render(r.reply(turn))
+		return r.render(normalized.Text(r.reply(turn)))
 	}
 
-	var parts []normalized.Part
-	for _, part := range r.presented(turn.Response.Parts) {
+	var content strings.Builder
+	said, citations := normalized.Cited(r.presented(turn.Response.Parts))
+	for _, part := range said {
 		if part.Kind != normalized.PartFile && part.Kind != normalized.PartArtifact {
-			parts = append(parts, part)
+			content.WriteString(r.render(shownPart(part)))
 		}
 	}
+	if len(citations) > 0 {
+		content.WriteString(r.render(normalized.Markdown(normalized.MarkdownSources(citations))))
+	}
 
-	if source := normalized.MarkdownText(parts); source != "" {
-		return r.render(source)
+	if content.Len() > 0 {
+		return content.String()
 	}
 	if normalized.PlainText(turn.Response.Parts) != "" {
 		return "" // files alone
 	}
 
-	return r.render(r.reply(turn))
+	return r.render(normalized.Text(r.reply(turn)))
 }
 
-// render is a text as HTML that a page can show; empty where it is shown as text. A session is read again and again while
-// its answers stay as they are, so what was rendered is kept.
-func (r *renderer) render(source string) string {
-	if source == "" {
+// shownPart is a part as a text: a demand keeps its address as it is.
+func shownPart(part normalized.Part) normalized.Part {
+	switch part.Kind {
+	case normalized.PartText:
+		return part
+	case normalized.PartLink:
+		return normalized.Markdown(normalized.MarkdownText([]normalized.Part{part}))
+	}
+	return normalized.Text(normalized.PlainText([]normalized.Part{part}))
+}
+
+// render is a text as HTML for a page. A session is read again and again while its answers stay as they are, so what was rendered is kept.
+func (r *renderer) render(part normalized.Part) string {
+	if part.Content == "" {
 		return ""
 	}
 
-	key := sha256.Sum256([]byte(source))
+	key := sha256.Sum256([]byte(part.MIME + "\n" + part.Content))
 	if content, known := r.renderings.get(key); known {
 		return content
 	}
 
-	content := rendered(source)
+	content := documentOf(part).HTML(page)
 	r.renderings.put(key, content)
 	return content
 }
 
-// rendered renders a text, unless that would cost more than the text is worth (markup.HTML).
-func rendered(source string) string {
-	content, ok := markup.HTML(markdown, source)
-	if !ok {
-		return ""
+func documentOf(part normalized.Part) markup.Document {
+	switch part.MIME {
+	case normalized.MIMEMarkdown:
+		return markup.FromMarkdown(part.Content)
+	case normalized.MIMEHTML:
+		return markup.FromHTML(part.Content)
 	}
-	return permitted.Sanitize(content)
+	return markup.FromText(part.Content)
 }
 
 // maxRenderings bounds the HTML that is kept, in bytes; a rendering counts a little more than its length.

@@ -14,10 +14,6 @@ import (
 	"time"
 
 	"github.com/microcosm-cc/bluemonday"
-	"github.com/yuin/goldmark"
-	"github.com/yuin/goldmark/extension"
-	"github.com/yuin/goldmark/parser"
-	"github.com/yuin/goldmark/util"
 
 	"inbox/adapters/email/message"
 	"inbox/adapters/email/text"
@@ -29,12 +25,6 @@ import (
 	"inbox/internal/ordered"
 	"inbox/normalized"
 	"inbox/policypart"
-)
-
-// toHTML makes links of pictures: a mail shows nothing that is fetched.
-var toHTML = goldmark.New(
-	goldmark.WithExtensions(extension.GFM),
-	goldmark.WithParserOptions(parser.WithASTTransformers(util.Prioritized(markup.LinkedImages{}, 100))),
 )
 
 // safeHTML is what an outgoing mail may hold: text structure and absolute links, nothing that is fetched.
@@ -50,6 +40,9 @@ var safeHTML = func() *bluemonday.Policy {
 	policy.RequireParseableURLs(true)
 	return policy
 }()
+
+// page is that of a mail.
+var page = markup.Page{Sanitize: safeHTML.Sanitize}
 
 // composer collects the two forms of a text and the files.
 type composer struct {
@@ -152,10 +145,7 @@ func (c *composer) addText(part normalized.Part) {
 	case normalized.MIMEMarkdown:
 		c.addMarkdown(part.Content)
 	case normalized.MIMEHTML:
-		safe := safeHTML.Sanitize(part.Content)
-		plain, _ := text.FromHTML(safe)
-		c.add(plain, safe)
-		c.rich = true
+		c.addDocument(markup.FromHTML(part.Content))
 	default:
 		c.addPlain(part.Content)
 	}
@@ -165,26 +155,18 @@ func (c *composer) addText(part normalized.Part) {
 // Markdown would take for the underline of a heading.
 func (c *composer) addMarkdown(source string) {
 	body, signature := splitSignature(source)
-	rendered, ok := markup.HTML(toHTML, body)
-	plain, complete := markup.PlainText(body, 0)
-	if !ok || !complete {
-		c.addPlain(source)
-		return
+	c.addDocument(markup.FromMarkdown(body))
+	if signature != "" {
+		signed := markup.FromMarkdown(signature)
+		plain, _ := signed.Text(markup.Plain, 0)
+		c.add(signatureMark+"\n"+text.Readable(plain), "<div>"+signatureMark+"</div>\n"+signed.HTML(page)+"\n")
 	}
+}
 
-	c.add(plain, safeHTML.Sanitize(rendered))
+func (c *composer) addDocument(document markup.Document) {
+	plain, _ := document.Text(markup.Plain, 0)
+	c.add(plain, document.HTML(page)+"\n")
 	c.rich = true
-	if signature == "" {
-		return
-	}
-
-	signature = strings.ReplaceAll(signature, "\n", "  \n") // its lines stay lines
-	rendered, ok = markup.HTML(toHTML, signature)
-	if plain, complete = markup.PlainText(signature, 0); !ok || !complete {
-		plain, rendered = signature, html.EscapeString(signature)
-	}
-
-	c.add(signatureMark+"\n"+text.Readable(plain), "<div>"+signatureMark+"</div>\n"+safeHTML.Sanitize(rendered))
 }
 
 // signatureMark is alone on the line above a signature.
@@ -221,8 +203,7 @@ func (c *composer) addPlain(plain string) {
 		c.add(plain, design.LetterText(text.Readable(plain)))
 		return
 	}
-	escaped := strings.ReplaceAll(html.EscapeString(text.Readable(plain)), "\n", "<br>\n")
-	c.add(plain, "<p>"+escaped+"</p>\n")
+	c.add(plain, markup.FromText(text.Readable(plain)).HTML(page)+"\n")
 }
 
 func (c *composer) add(plain, rich string) {

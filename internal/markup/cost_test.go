@@ -3,15 +3,14 @@ package markup_test
 import (
 	"testing"
 
-	"github.com/yuin/goldmark"
-	"github.com/yuin/goldmark/extension"
+	"github.com/microcosm-cc/bluemonday"
 	"golang.org/x/net/html"
 
 	"inbox/internal/markup"
 	"inbox/internal/markup/markuptest"
 )
 
-var renderer = goldmark.New(goldmark.WithExtensions(extension.GFM))
+var page = markup.Page{Simple: true, Sanitize: bluemonday.UGCPolicy().Sanitize}
 
 func convertHTML(source string) (nodes, written int) {
 	document, _ := markup.Parse(source, markup.Limits{})
@@ -41,7 +40,7 @@ func TestHostileMarkdownCostsItsLength(t *testing.T) {
 	for name, source := range markuptest.Markdown(64 << 10) {
 		t.Run(name, func(t *testing.T) {
 			markuptest.Check(t, len(source), func() {
-				if content, _ := markup.HTML(renderer, source); len(content) > 40*len(source) {
+				if content := markup.FromMarkdown(source).HTML(page); len(content) > 40*len(source) {
 					t.Errorf("%d bytes of HTML from %d", len(content), len(source))
 				}
 			})
@@ -73,7 +72,8 @@ func FuzzMarkdownToHTML(f *testing.F) {
 		f.Add(source)
 	}
 	f.Fuzz(func(t *testing.T, source string) {
-		markuptest.Check(t, len(source), func() { markup.HTML(renderer, source) })
-		markuptest.Check(t, len(source), func() { markup.PlainText(source, 0) })
+		markuptest.Check(t, len(source), func() { markup.FromMarkdown(source).HTML(page) })
+		markuptest.Check(t, len(source), func() { markup.FromMarkdown(source).Text(markup.Plain, 0) })
+		markuptest.Check(t, len(source), func() { markup.FromMarkdown(source).Pieces(500) })
 	})
 }

@@ -670,15 +670,22 @@ func (w *writer) formula(n *html.Node) {
 	}
 }
 
+// checkboxOf is the state of a task; empty for another input.
+func checkboxOf(n *html.Node) string {
+	switch {
+	case !strings.EqualFold(attribute(n, "type"), "checkbox"):
+		return ""
+	case hasAttribute(n, "checked"):
+		return "[x]"
+	}
+	return "[ ]"
+}
+
 // checkbox writes the state of a task.
 func (w *writer) checkbox(n *html.Node) {
-	if !strings.EqualFold(attribute(n, "type"), "checkbox") {
+	box := checkboxOf(n)
+	if box == "" {
 		return
-	}
-
-	box := "[ ]"
-	if hasAttribute(n, "checked") {
-		box = "[x]"
 	}
 
 	w.flush()

@@ -4,11 +4,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"inbox/internal/markup"
 	"inbox/normalized"
 )
 
@@ -33,18 +33,18 @@ func TestLongAnswersAreSplit(t *testing.T) {
 		want  []string
 	}{
 		{"short", normalized.Text("one\n\ntwo"), 20, 5, []string{"one\n\ntwo"}},
-		{"between paragraphs", normalized.Text("first paragraph\n\nsecond paragraph"), 20, 5, []string{"first paragraph", "second paragraph"}},
-		{"as many as fit", normalized.Text("aaa\n\nbbb\n\nccc dd eeee"), 12, 5, []string{"aaa\n\nbbb", "ccc dd eeee"}},
-		{"between sentences", normalized.Text("One is here. Two is there. Three."), 28, 5, []string{"One is here. Two is there.", "Three."}},
-		{"between words", normalized.Text("alpha beta gamma delta"), 12, 5, []string{"alpha beta", "gamma delta"}},
-		{"anywhere", normalized.Text(strings.Repeat("ä", 25)), 10, 5, []string{strings.Repeat("ä", 10), strings.Repeat("ä", 10), strings.Repeat("ä", 5)}},
+		{"between paragraphs", normalized.Text("first paragraph\n\nsecond paragraph"), 20, 5, []string{"<p>first paragraph</p>", "<p>second paragraph</p>"}},
+		{"as many as fit", normalized.Text("aaa\n\nbbb\n\nccc dd eeee"), 12, 5, []string{"<p>aaa</p><p>bbb</p>", "<p>ccc dd eeee</p>"}},
+		{"between sentences", normalized.Text("One is here. Two is there. Three."), 28, 5, []string{"<p>One is here. Two is there.</p>", "<p>Three.</p>"}},
+		{"between words", normalized.Text("alpha beta gamma delta"), 12, 5, []string{"<p>alpha beta</p>", "<p>gamma delta</p>"}},
+		{"anywhere", normalized.Text(strings.Repeat("ä", 25)), 10, 5, []string{"<p>ääääääääää</p>", "<p>ääääääääää</p>", "<p>äääää</p>"}},
 		{"a block of code keeps its fences", normalized.Markdown("Look:\n\n" + code), 50, 5, []string{
-			"Look:", "```go\n" + strings.Repeat("line\n", 8) + "```", "```go\n" + strings.Repeat("line\n", 4) + "```",
+			"<p>Look:</p>", `<pre><code class="language-go">` + strings.Repeat("line\n", 9) + "line</code></pre>", `<pre><code class="language-go">` + strings.Repeat("line\n", 2) + "</code></pre>",
 		}},
-		{"blank lines inside code", normalized.Markdown("before it\n\n~~~\na\n\nb\n~~~\n\nafter it"), 20, 5, []string{"before it", "~~~\na\n\nb\n~~~", "after it"}},
-		{"a chain that may not grow", normalized.Text("aaaa\n\nbbbb\n\ncccc"), 5, 2, []string{"aaaa", "bbbb\n\ncccc"}},
+		{"blank lines inside code", normalized.Markdown("before it\n\n~~~\na\n\nb\n~~~\n\nafter it"), 20, 5, []string{"<p>before it</p><pre><code>a\n\nb\n</code></pre>", "<p>after it</p>"}},
+		{"a chain that may not grow", normalized.Text("aaaa\n\nbbbb\n\ncccc"), 5, 2, []string{"<p>aaaa</p>", "<p>bbbb</p><p>cccc</p>"}},
 		{"one post that may not grow", normalized.Text("aaaa\n\nbbbb"), 5, 1, []string{"aaaa\n\nbbbb"}},
-		{"html", normalized.Part{Kind: normalized.PartText, MIME: normalized.MIMEHTML, Content: "<p>aaa<br>a</p><ul><li>b</li></ul>"}, 16, 5, []string{"<p>aaa<br>a</p>", "<ul><li>b</li></ul>"}},
+		{"html", normalized.Part{Kind: normalized.PartText, MIME: normalized.MIMEHTML, Content: "<p>aaa<br>a</p><ul><li>b</li></ul>"}, 4, 5, []string{"<p>aaa<br/>a</p>", "<ul><li>b</li></ul>"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -57,9 +57,14 @@ func TestLongAnswersAreSplit(t *testing.T) {
 
 func TestChainIsCutAfterFivePosts(t *testing.T) {
 	posts := textsOf(Split([]normalized.Part{normalized.Text(strings.Repeat("word word.\n\n", 30))}, 40, MaxPosts))
-	if len(posts) != MaxPosts || !strings.HasSuffix(posts[MaxPosts-1], cutText) {
+	if len(posts) != MaxPosts || !strings.HasSuffix(posts[MaxPosts-1], cutText+"</p>") {
 		t.Errorf("%d posts, the last %q", len(posts), posts[len(posts)-1])
 	}
+}
+
+func wordsOf(posts []string) string {
+	words, _ := markup.FromHTML(strings.Join(posts, " ")).Text(markup.Plain, 0)
+	return words
 }
 
 // TestSplitKeepsEveryWord: nothing is lost or doubled, no post of a chain that may still grow is too long, and a chain
@@ -76,12 +81,12 @@ func TestSplitKeepsEveryWord(t *testing.T) {
 		parts := []normalized.Part{normalized.Text(text.String())}
 		posts := textsOf(Split(parts, limit, 1000))
 		for _, post := range posts {
-			if utf8.RuneCountInString(post) > limit && len(posts) > 1 {
-				t.Fatalf("a post of %d characters, limit %d", utf8.RuneCountInString(post), limit)
+			if size := markup.FromHTML(post).Size(); size > limit && len(posts) > 1 {
+				t.Fatalf("a post of %d characters, limit %d", size, limit)
 			}
 		}
 		clean := func(text string) string { return strings.Join(strings.Fields(text), "") }
-		if diff := cmp.Diff(clean(text.String()), clean(strings.Join(posts, " "))); diff != "" {
+		if diff := cmp.Diff(clean(text.String()), clean(wordsOf(posts))); diff != "" {
 			t.Fatal(diff)
 		}
 		if len(posts) < MaxPosts && len(posts) > 1 {

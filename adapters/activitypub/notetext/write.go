@@ -9,19 +9,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/microcosm-cc/bluemonday"
-	"github.com/yuin/goldmark"
-	"github.com/yuin/goldmark/extension"
-	goldmarkhtml "github.com/yuin/goldmark/renderer/html"
 	nethtml "golang.org/x/net/html"
 
 	"inbox/internal/markup"
 	"inbox/normalized"
-)
-
-// markdown keeps its default of omitting raw HTML. A single line break stays one: agents write chat, not books.
-var markdown = goldmark.New(
-	goldmark.WithExtensions(extension.Linkify, extension.Strikethrough),
-	goldmark.WithRendererOptions(goldmarkhtml.WithHardWraps()),
 )
 
 // permitted is what Mastodon keeps, so that people see what we meant. It starts
@@ -45,74 +36,24 @@ var permitted = func() *bluemonday.Policy {
 	return p
 }()
 
-// boldHeadings shows headings as bold paragraphs; servers drop elements that they do not know, and with them the line
-// breaks.
-func boldHeadings(content string) string {
-	if !strings.Contains(content, "<h") && !strings.Contains(content, "<H") {
-		return content
-	}
-	var out strings.Builder
-	tokens := nethtml.NewTokenizer(strings.NewReader(content))
-	for {
-		kind := tokens.Next()
-		if kind == nethtml.ErrorToken {
-			return out.String()
-		}
-
-		raw := string(tokens.Raw())
-		if name, _ := tokens.TagName(); len(name) == 2 && name[0] == 'h' && name[1] >= '1' && name[1] <= '6' {
-			raw = "<p><strong>"
-			if kind == nethtml.EndTagToken {
-				raw = "</strong></p>"
-			}
-		}
-		out.WriteString(raw)
-	}
-}
-
 // Sanitize keeps of HTML what Mastodon keeps.
-func Sanitize(content string) string {
-	return strings.TrimSpace(permitted.Sanitize(boldHeadings(content)))
-}
-
-func markdownHTML(source string, attach Attach) string {
-	rendered, ok := markup.HTML(markdown, source)
-	if !ok {
-		return PlainHTML(source)
-	}
-	return Sanitize(withoutPictures(rendered, attach))
-}
+func Sanitize(content string) string { return strings.TrimSpace(permitted.Sanitize(content)) }
 
 // PlainHTML makes paragraphs and lines of plain text and links of web addresses in it.
-func PlainHTML(text string) string {
-	var out strings.Builder
-	text = strings.ReplaceAll(strings.TrimSpace(text), "\r\n", "\n")
-	for paragraph := range strings.SplitSeq(text, "\n\n") {
-		if paragraph = strings.Trim(paragraph, "\n"); paragraph == "" {
-			continue
-		}
-		lines := strings.Split(paragraph, "\n")
-		for i, line := range lines {
-			lines[i] = linkedLine(line)
-		}
-		out.WriteString("<p>" + strings.Join(lines, "<br>") + "</p>")
-	}
+func PlainHTML(text string) string { return markup.FromText(text).HTML(page(nil)) }
 
-	return Sanitize(out.String())
+// page is that of a post.
+func page(attach Attach) markup.Page {
+	return markup.Page{Simple: true, Sanitize: permitted.Sanitize, Picture: func(address, words string) bool {
+		return attach != nil && attach(address, shortAlt(words))
+	}}
 }
 
-func linkedLine(line string) string {
-	words := strings.Split(line, " ")
-	for i, word := range words {
-		words[i] = html.EscapeString(word)
-		if !strings.HasPrefix(word, "https://") && !strings.HasPrefix(word, "http://") {
-			continue
-		}
-		address := strings.TrimRight(word, ".,;:!?)'\"")
-		words[i] = Link(address, address) + html.EscapeString(word[len(address):])
+func shortAlt(words string) string {
+	if utf8.RuneCountInString(words) <= maxAlt {
+		return words
 	}
-
-	return strings.Join(words, " ")
+	return string([]rune(words)[:maxAlt-1]) + "…"
 }
 
 // Link writes a link with its text, both escaped.
@@ -209,12 +150,14 @@ func hashtagAt(text string) string {
 }
 
 // HTML is a text as HTML. attach takes the pictures in it, or leaves them as links.
-func HTML(part normalized.Part, attach Attach) string {
+func HTML(part normalized.Part, attach Attach) string { return documentOf(part).HTML(page(attach)) }
+
+func documentOf(part normalized.Part) markup.Document {
 	switch part.MIME {
 	case normalized.MIMEMarkdown:
-		return markdownHTML(part.Content, attach)
+		return markup.FromMarkdown(part.Content)
 	case normalized.MIMEHTML:
-		return Sanitize(withoutPictures(part.Content, attach))
+		return markup.FromHTML(part.Content)
 	}
-	return PlainHTML(part.Content)
+	return markup.FromText(part.Content)
 }

@@ -1,11 +1,6 @@
 package markup
 
-import (
-	"bytes"
-	"strings"
-
-	"github.com/yuin/goldmark"
-)
+import "strings"
 
 // Bounds of the Markdown that is rendered. goldmark looks from most marks to the end of their paragraph, so what a
 // paragraph costs follows its marks times its length: about 4 ns for one mark and one byte.
@@ -17,19 +12,6 @@ const (
 	maxIndent     = 100       // columns before an item, by which items are put into each other
 	cellFloor     = 5_000     // cells of all tables, beside one for each byte of the source
 )
-
-// HTML renders Markdown. It reports false for a source whose rendering would cost more than its length is worth, such as
-// 64 KiB of "*a_", and for one longer than 256 KiB: the caller shows it as it was written.
-func HTML(renderer goldmark.Markdown, source string) (string, bool) {
-	if !tractable(source) {
-		return "", false
-	}
-	var out bytes.Buffer
-	if err := renderer.Convert([]byte(source), &out); err != nil {
-		return "", false
-	}
-	return out.String(), true
-}
 
 // tractable estimates what rendering costs. It reads each line once and errs on the side of more: what it takes for the
 // end of a paragraph surely is one (CommonMark 0.31).

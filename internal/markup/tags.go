@@ -4,33 +4,11 @@ import (
 	"html"
 	"strings"
 
-	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/renderer"
-	goldmarkhtml "github.com/yuin/goldmark/renderer/html"
 	"github.com/yuin/goldmark/util"
 	"golang.org/x/net/html/atom"
 )
-
-// toPlain renders Markdown for PlainText alone: its HTML never leaves this package. Lines stay as they were written.
-var toPlain = goldmark.New(
-	goldmark.WithExtensions(extension.GFM),
-	goldmark.WithRendererOptions(goldmarkhtml.WithHardWraps(), goldmarkhtml.WithUnsafe(), renderer.WithNodeRenderers(util.Prioritized(writtenTags{}, 100))),
-)
-
-// PlainText makes text for reading of Markdown: what the marks say is shown, the marks are not. Quotations begin with >,
-// items with - or their number, code is indented, links and pictures are followed by their addresses. It reports false for
-// a source that HTML refuses; limit bounds the result in bytes, 0 means 512 KiB.
-func PlainText(source string, limit int) (string, bool) {
-	rendered, ok := HTML(toPlain, source)
-	if !ok {
-		return "", false
-	}
-	document, cut := Parse(rendered, Limits{Bytes: 8 * maxMarkdown, Nodes: 2 * defaultNodes})
-	text, full := Text(document, Plain, limit)
-	return text, !cut && !full
-}
 
 // writtenTags keeps the words of an author that look like tags and are none, such as Vec<String>. Real tags are read by
 // Parse.

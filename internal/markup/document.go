@@ -1,0 +1,234 @@
+package markup
+
+import (
+	"bytes"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/renderer"
+	goldmarkhtml "github.com/yuin/goldmark/renderer/html"
+	"github.com/yuin/goldmark/util"
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+)
+
+// Document is what a text says, as the tree of a web page. Every form of an answer is written from one Document, so that all of them say
+// the same words and lead to the same addresses. The zero value says nothing.
+type Document struct {
+	body  *html.Node
+	plain string // the source of FromText; Text writes it as it was
+}
+
+// reader reads Markdown for FromMarkdown alone: its HTML never leaves this package. A line break of the author stays one: agents write
+// chat, not books.
+var reader = goldmark.New(
+	goldmark.WithExtensions(extension.GFM),
+	goldmark.WithParserOptions(parser.WithInlineParsers(util.Prioritized(bareAddress{}, 998), util.Prioritized(asterisk{}, 499))),
+	goldmark.WithRendererOptions(goldmarkhtml.WithHardWraps(), goldmarkhtml.WithUnsafe(), renderer.WithNodeRenderers(util.Prioritized(writtenTags{}, 100))),
+)
+
+// FromMarkdown reads CommonMark with the extensions of GitHub. HTML in it counts where it formats text; other tags, such as those of
+// Vec<String>, are words. A source whose reading would cost more than its length is worth, such as 64 KiB of "*a_", is read as plain text.
+func FromMarkdown(source string) Document {
+	if !tractable(source) {
+		return FromText(source)
+	}
+	var out bytes.Buffer
+	if err := reader.Convert([]byte(source), &out); err != nil {
+		return FromText(source)
+	}
+	tree, cut := Parse(out.String(), Limits{Bytes: 8 * maxMarkdown, Nodes: 2 * defaultNodes})
+	if cut {
+		return FromText(source)
+	}
+	return Document{body: shown(tree)}
+}
+
+// FromHTML reads a page or a piece of one. What a browser would not show as text, such as scripts, is left out.
+func FromHTML(source string) Document {
+	tree, _ := Parse(source, Limits{})
+	return Document{body: shown(tree)}
+}
+
+// FromText reads plain text: an empty line ends a paragraph, and web addresses are links.
+func FromText(text string) Document {
+	text = strings.ReplaceAll(text, "\r\n", "\n")
+	d := Document{body: newElement(atom.Body), plain: strings.Trim(text, "\n")}
+	for paragraph := range strings.SplitSeq(text, "\n\n") {
+		if paragraph = strings.Trim(paragraph, "\n"); strings.TrimSpace(paragraph) == "" {
+			continue
+		}
+		p := newElement(atom.P)
+		d.body.AppendChild(p)
+		for i, line := range strings.Split(paragraph, "\n") {
+			if i > 0 {
+				p.AppendChild(newElement(atom.Br))
+			}
+			addLine(p, line)
+		}
+	}
+	return d
+}
+
+// addLine adds a line of plain text. Blanks at its beginning stay, because they indent.
+func addLine(p *html.Node, line string) {
+	content := strings.TrimLeft(line, " \t")
+	add := func(text string) {
+		if text != "" {
+			p.AppendChild(&html.Node{Type: html.TextNode, Data: text})
+		}
+	}
+	add(strings.Repeat("\u00a0", len(line)-len(content)))
+
+	written := 0
+	for at := 0; at < len(content); at++ {
+		if content[at] != 'h' || at > 0 && wordASCII(content[at-1]) {
+			continue
+		}
+		length := addressLength(content[at:])
+		if length == 0 {
+			continue
+		}
+
+		add(content[written:at])
+		link := newElement(atom.A)
+		link.Attr = []html.Attribute{{Key: "href", Val: content[at : at+length]}}
+		link.AppendChild(&html.Node{Type: html.TextNode, Data: content[at : at+length]})
+		p.AppendChild(link)
+		at += length
+		written = at
+		at--
+	}
+	add(content[written:])
+}
+
+func newElement(tag atom.Atom) *html.Node {
+	return &html.Node{Type: html.ElementNode, DataAtom: tag, Data: tag.String()}
+}
+
+// Text writes the words of the document in a form, at most limit bytes; 0 means 512 KiB. What was read as plain text is plain text as it was.
+func (d Document) Text(form Form, limit int) (text string, cut bool) {
+	switch {
+	case d.body == nil:
+		return "", false
+	case form == Plain && d.plain != "" && (limit <= 0 || len(d.plain) <= limit):
+		return d.plain, false
+	}
+	return Text(d.body, form, limit)
+}
+
+// Source writes the document as HTML that FromHTML reads. It is not for a page.
+func (d Document) Source() string {
+	if d.body == nil {
+		return ""
+	}
+	var out strings.Builder
+	for child := d.body.FirstChild; child != nil; child = child.NextSibling {
+		_ = html.Render(&out, child) // a string takes everything
+	}
+	return out.String()
+}
+
+// Size counts the characters that a reader sees, without blanks between elements.
+func (d Document) Size() int {
+	if d.body == nil {
+		return 0
+	}
+	return size(d.body)
+}
+
+func size(n *html.Node) (characters int) {
+	switch {
+	case n.Type == html.TextNode && strings.TrimSpace(n.Data) == "":
+		return 0
+	case n.Type == html.TextNode:
+		return utf8.RuneCountInString(n.Data)
+	case n.DataAtom == atom.Hr:
+		return 1
+	case n.DataAtom == atom.Input:
+		return len(checkboxOf(n))
+	case n.DataAtom == atom.Img:
+		return utf8.RuneCountInString(attribute(n, "alt"))
+	}
+	for child := n.FirstChild; child != nil; child = child.NextSibling {
+		characters += size(child)
+	}
+	return characters
+}
+
+// shown takes out of a tree what is no text for readers, and returns its body.
+func shown(document *html.Node) *html.Node {
+	body := document.FirstChild.LastChild
+	clean(body)
+	return body
+}
+
+func clean(n *html.Node) {
+	for child := n.FirstChild; child != nil; {
+		next := child.NextSibling
+		switch child.DataAtom {
+		case atom.Script, atom.Style, atom.Template, atom.Title, atom.Head, atom.Iframe, atom.Noscript, atom.Noembed, atom.Noframes, atom.Object,
+			atom.Frame, atom.Frameset, atom.Audio, atom.Video, atom.Canvas:
+			n.RemoveChild(child)
+		case atom.Math:
+			n.InsertBefore(&html.Node{Type: html.TextNode, Data: formulaOf(child)}, child)
+			n.RemoveChild(child)
+		case atom.Rt:
+			clean(child)
+			parenthesize(child)
+		case atom.A:
+			clean(child)
+			nameLink(child)
+		default:
+			clean(child)
+		}
+		child = next
+	}
+}
+
+// nameLink shows the address of a link that shows nothing else.
+func nameLink(a *html.Node) {
+	for node := range a.Descendants() {
+		picture := node.DataAtom == atom.Img && (attribute(node, "alt") != "" || linked(attribute(node, "src"), "http", "https"))
+		if picture || node.Type == html.TextNode && strings.TrimSpace(node.Data) != "" {
+			return
+		}
+	}
+	if address := attribute(a, "href"); linked(address, "http", "https", "mailto") {
+		a.AppendChild(&html.Node{Type: html.TextNode, Data: strings.TrimPrefix(address, "mailto:")})
+	} else {
+		a.DataAtom, a.Data, a.Attr = atom.Span, "span", nil
+	}
+}
+
+// formulaOf returns the source of a formula, if its author gave one, instead of its glyphs.
+func formulaOf(math *html.Node) string {
+	from := math
+	for node := range math.Descendants() {
+		if node.Type == html.ElementNode && node.Data == "annotation" {
+			from = node
+			break
+		}
+	}
+	var words strings.Builder
+	collect(from, &words, maxAddress)
+	return strings.Join(strings.Fields(words.String()), " ")
+}
+
+// parenthesize puts the pronunciation of ruby text into parentheses for readers that do not show it above, unless the page has its own.
+func parenthesize(rt *html.Node) {
+	if rt.PrevSibling != nil && rt.PrevSibling.DataAtom == atom.Rp {
+		return
+	}
+	for _, one := range []struct {
+		mark   string
+		before *html.Node
+	}{{"(", rt}, {")", rt.NextSibling}} {
+		rp := newElement(atom.Rp)
+		rp.AppendChild(&html.Node{Type: html.TextNode, Data: one.mark})
+		rt.Parent.InsertBefore(rp, one.before)
+	}
+}
