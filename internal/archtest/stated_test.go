@@ -24,6 +24,7 @@ var statedReaders = map[string]string{
 	"engine/demand view":           "a page names the asker; proves asks the evidence whether the name is theirs",
 	"engine/pipeline briefing":     "tells another agent who asked, and marks one that nothing proves",
 	"engine/pipeline stopWord":     "a list says who told an agent to stop; its target is the principal",
+	"operator alsoAddressed":       "tells an operator whom else an answer may reach; it leaves out the sender",
 	"engine/pipeline statedDomain": "a cause of failures, which counts only together with the network: stating another domain alone gains nothing",
 	"history attribution":          "names speakers in a merged turn, and marks those that nothing proves",
 	"history sameSpeaker":          "says where a merged turn needs another name; the principal is compared as well",
