@@ -28,7 +28,7 @@ const (
 )
 
 // DefaultRetryRate is the number of turns a second that a back end gets when it is back.
-const DefaultRetryRate = 5
+const DefaultRetryRate = 15
 
 // DefaultRetrySchedule keeps a turn for about a day: mail and the fediverse are used to that.
 func DefaultRetrySchedule() []time.Duration {

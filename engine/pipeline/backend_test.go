@@ -283,7 +283,7 @@ func (r *outageRig) lasting() exchange.NoticeCondition {
 // TestBackEndIsDownForAnHour: 1,000 messages wait on three channels, in threads of ten. The server is killed in the middle.
 func TestBackEndIsDownForAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const rate = 5.0
+		const rate = agents.DefaultRetryRate
 		messages, inThread := 1000, 10
 		if testing.Short() { // under the race detector every message costs ten times as much
 			messages, inThread = 200, 2

@@ -42,7 +42,7 @@ func (a *Agent) setDefaults() {
 	*a = Agent{
 		Access: "public", Unverified: "hold", MaxHops: 4, ApproveReplies: "never", ShowTools: "none", Follows: "accept", Timeout: 2 * time.Minute,
 		AckText:   "I am working on your message; the answer follows.",
-		Retry:     AgentRetry{Schedule: agentRetry(), Waiting: []time.Duration{2 * time.Second, 10 * time.Second, 30 * time.Second}, Rate: 5, Stale: "answer"},
+		Retry:     AgentRetry{Schedule: agentRetry(), Waiting: []time.Duration{2 * time.Second, 10 * time.Second, 30 * time.Second}, Rate: 15, Stale: "answer"},
 		Retention: inherited(),
 		LLM:       defaultLLM(),
 		Command:   Command{Output: "json"},
