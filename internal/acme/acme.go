@@ -175,8 +175,29 @@ func (c *Client) Run(ctx context.Context) error {
 		return fmt.Errorf("obtain certificates: %w", err)
 	}
 
-	<-ctx.Done()
-	return nil
+	ticker := time.NewTicker(takeEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			c.takeStored(ctx)
+		}
+	}
+}
+
+// takeEvery is how often a name without certificate is looked up among those that are stored.
+const takeEvery = 5 * time.Second
+
+// takeStored takes the stored certificates of names that have none here. The library looks once, when it begins: it gives a name up if another
+// node was about to store its renewed certificate, and key and certificate did not belong together.
+func (c *Client) takeStored(ctx context.Context) {
+	for _, name := range c.options.Names {
+		if c.End(name).IsZero() {
+			_, _ = c.config.CacheManagedCertificate(ctx, name) // there is none yet, or the next look finds it
+		}
+	}
 }
 
 // Close ends a client; it may be called again.
