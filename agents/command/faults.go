@@ -34,7 +34,7 @@ func verdict(state ending, stderr []byte) error {
 	}
 	cause := fmt.Errorf("the program ended with %s: %q", state, excerpt(string(stderr)))
 	if state.ExitCode() == ExitRetry {
-		return fault.RetryIn(0, upstream.Busy, cause)
+		return upstream.PutOff(0, upstream.Busy, cause)
 	}
 	return fault.GiveUp(sayFailed, cause)
 }

@@ -207,7 +207,7 @@ func (r *refusal) fault(retryAfter time.Duration) error {
 	case !r.repeat:
 		return fault.GiveUp(sayRefused, r)
 	case r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable || r.status == 529:
-		return fault.RetryIn(retryAfter, sayBusy, r)
+		return upstream.PutOff(retryAfter, sayBusy, r)
 	}
 	return fault.RetryIn(retryAfter, sayUnreachable, r)
 }

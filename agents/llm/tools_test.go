@@ -15,6 +15,7 @@ import (
 	"inbox/agents"
 	"inbox/agents/runtime/loop"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/upstream"
 	"inbox/internal/fault"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -232,7 +233,7 @@ func TestFaultsOfTheModelReachTheEngine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			provider, _ := failing(9, busy, before...)
 			_, _, err := fold(t.Context(), t, newAgent(t, Options{Provider: provider}), question("fault"))
-			if !errors.Is(err, busy) {
+			if !errors.Is(err, busy) || !errors.Is(err, upstream.ErrBusy) {
 				t.Errorf("the engine gets %v", err)
 			}
 		})

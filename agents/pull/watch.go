@@ -182,7 +182,7 @@ func (w *watch) finish(ctx context.Context, how end) (again bool, err error) {
 	case undelivered:
 		return true, nil
 	case retried:
-		return false, fault.RetryIn(how.After, upstream.Busy, errors.New("the program gave the turn back: "+orUnsaid(how.Reason)))
+		return false, upstream.PutOff(how.After, upstream.Busy, errors.New("the program gave the turn back: "+orUnsaid(how.Reason)))
 	case gaveUp:
 		return false, fault.GiveUp(upstream.Refused, errors.New("the program gave the turn up: "+orUnsaid(how.Reason)))
 	default:

@@ -32,6 +32,23 @@ const (
 // takes too long, 429 and 503 for one that is too expensive.
 var ErrDown = errors.New("the program does not answer")
 
+// ErrBusy is in the chain of failures that say that the program has no room now: others may have taken it.
+var ErrBusy = errors.New("the program is busy")
+
+// busy puts ErrBusy into the chain of an error, which says in its own words what is busy.
+type busy struct{ error }
+
+// Is reports whether target is ErrBusy.
+func (busy) Is(target error) bool { return target == ErrBusy }
+
+// Unwrap returns the error.
+func (b busy) Unwrap() error { return b.error }
+
+// PutOff is the failure of a program that is busy; public is what the sender of the message reads.
+func PutOff(after time.Duration, public string, cause error) error {
+	return fault.RetryIn(after, public, busy{cause})
+}
+
 // Unconnected puts ErrDown into the chain of an error of an HTTP exchange, or of a dial, that had no connection.
 func Unconnected(err error) error {
 	if safehttp.Unconnected(err) {
@@ -119,7 +136,7 @@ func Interrupted(ctx context.Context, err error) error {
 func Status(status int, after time.Duration, cause error) error {
 	switch {
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
-		return fault.RetryIn(after, Busy, cause)
+		return PutOff(after, Busy, cause)
 	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusInternalServerError,
 		status == http.StatusBadGateway, status == http.StatusGatewayTimeout:
 		return fault.RetryIn(after, Unreachable, cause)

@@ -410,6 +410,64 @@ func TestOutageIsNoTurnsFault(t *testing.T) {
 	})
 }
 
+// TestBusyProgramIsNoTurnsFault: a program that has no room for a message while it answers others may have it later, in whichever words it
+// says so. What else goes wrong once does not make those times the message's fault.
+func TestBusyProgramIsNoTurnsFault(t *testing.T) {
+	busy := upstream.PutOff(0, "The model is busy.", errors.New("429"))
+	for name, last := range map[string]error{"busy": busy, "cut": fault.RetryIn(0, upstream.Unreachable, errors.New("unexpected EOF"))} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				program := &backEnd{poison: "unlucky", poisoned: busy}
+				again := slices.Repeat([]time.Duration{10 * time.Second}, 10)
+				r := startOutage(t, "sqlite", program, agents.Settings{Retry: agents.RetryPolicy{Schedule: again, Waiting: again, Rate: 5}}, nil)
+				id := r.receive(t, ofDomain("unlucky.example", "unlucky")).TurnID
+				for i := 0; i < 50 && r.turn(id).Attempt < 5; i++ {
+					r.settled(t, r.receive(t, ofDomain("other.example", fmt.Sprint("other", i))).TurnID)
+					pass(5 * time.Second)
+					if r.turn(id).Attempt == 3 {
+						program.mu.Lock()
+						program.poisoned = last
+						program.mu.Unlock()
+					}
+				}
+				program.mu.Lock()
+				program.poison = ""
+				program.mu.Unlock()
+				pass(time.Minute)
+				if turn := r.turn(id); turn.State != exchange.StateAnswered {
+					t.Errorf("the message is %s: %s", turn.State, turn.Reason)
+				}
+				r.stop()
+			})
+		})
+	}
+}
+
+// TestTurnThatIsTakenUpAgainHasItsTries: the failures for which a message was given up do not count when the operator runs it again.
+func TestTurnThatIsTakenUpAgainHasItsTries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		program := &backEnd{poison: "unlucky"}
+		r := startOutage(t, "sqlite", program, agents.Settings{}, nil)
+		id := r.receive(t, ofDomain("unlucky.example", "unlucky")).TurnID
+		for i := 0; i < 100 && r.turn(id).State != exchange.StateFailed; i++ {
+			r.settled(t, r.receive(t, ofDomain("other.example", fmt.Sprint("other", i))).TurnID)
+			pass(5 * time.Second)
+		}
+		if err := r.pipeline.Retry(t.Context(), id, "operator"); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		program.mu.Lock()
+		program.poison = ""
+		program.mu.Unlock()
+		pass(time.Hour)
+		if turn := r.turn(id); turn.State != exchange.StateAnswered {
+			t.Errorf("it failed once more and is %s: %s", turn.State, turn.Reason)
+		}
+		r.stop()
+	})
+}
+
 // TestEarlierMessages: what precedes a message of a sender, on both databases.
 func TestEarlierMessages(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {

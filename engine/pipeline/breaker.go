@@ -149,6 +149,7 @@ type trial struct {
 type failures struct {
 	runs    int       // that failed
 	counted int       // of these, those before which others were answered since the last one
+	own     int       // of the counted, those after which the back end did not ask for patience
 	last    time.Time // that was counted
 }
 
@@ -532,7 +533,7 @@ func (b *breaker) awaited(turn exchange.TurnRecord) bool {
 func (b *breaker) failed(ctx context.Context, agent string, turn exchange.TurnRecord, cause error, probe time.Time) (BackEnd, bool) {
 	outage, known := b.backEnd(ctx, agent)
 	now, down := time.Now(), errors.Is(cause, upstream.ErrDown)
-	reached := b.count(agent, turn, down, now)
+	reached := b.count(agent, turn, cause, now)
 	isOpen := known && outage.open()
 	switch {
 	case !probe.IsZero():
@@ -575,7 +576,7 @@ func (b *breaker) failed(ctx context.Context, agent string, turn exchange.TurnRe
 
 // count notes a failure and reports whether it is time to open the breaker: several runs had no connection, or failures with no answer in
 // between have several causes.
-func (b *breaker) count(agent string, turn exchange.TurnRecord, down bool, now time.Time) bool {
+func (b *breaker) count(agent string, turn exchange.TurnRecord, cause error, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	one := b.of(agent)
@@ -584,18 +585,18 @@ func (b *breaker) count(agent string, turn exchange.TurnRecord, down bool, now t
 		one.first, one.unconnected, one.causes = now, 0, blame.Tally{}
 	}
 
-	if down {
+	if errors.Is(cause, upstream.ErrDown) {
 		one.unconnected++
 	} else {
 		one.causes.Add(causeOf(turn))
-		one.fail(turn.ID, now)
+		one.fail(turn.ID, cause, now)
 	}
 
 	return one.unconnected >= failuresToOpen || one.causes.Causes() >= failuresToOpen
 }
 
 // fail counts a failure of a turn that its message may have caused.
-func (b *behaviour) fail(turnID string, now time.Time) {
+func (b *behaviour) fail(turnID string, cause error, now time.Time) {
 	mine, is := b.failed[turnID]
 	if !is && len(b.failed) >= blame.MaxKept {
 		maps.DeleteFunc(b.failed, func(_ string, other failures) bool { return now.Sub(other.last) > faultAge })
@@ -605,21 +606,36 @@ func (b *behaviour) fail(turnID string, now time.Time) {
 	}
 	if mine.runs++; !is || b.answered.After(mine.last) {
 		mine.counted, mine.last = mine.counted+1, now
+		if !asksForPatience(cause) {
+			mine.own++
+		}
 	}
 	b.failed[turnID] = mine
 }
 
-// isAtFault reports whether the failures of a turn are its own: it failed several times, and the agent answered others between them. A back
-// end that asks for a pause is busy with others.
+// asksForPatience reports whether a back end is busy, perhaps with others.
+func asksForPatience(cause error) bool {
+	return errors.Is(cause, upstream.ErrBusy) || fault.Of(cause).RetryAfter > 0
+}
+
+// isAtFault reports whether the failures of a turn are its own: it failed several times, and the agent answered others between them.
 func (b *breaker) isAtFault(agent string, turn exchange.TurnRecord, cause error) bool {
-	if errors.Is(cause, upstream.ErrDown) || fault.Of(cause).RetryAfter > 0 || fault.Of(cause).Public == upstream.Busy {
+	if errors.Is(cause, upstream.ErrDown) || asksForPatience(cause) {
 		return false
 	}
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	one := b.of(agent)
-	return one.failed[turn.ID].counted >= failuresOfTurn
+	return b.of(agent).failed[turn.ID].own >= failuresOfTurn
+}
+
+// forget is told that a turn has ended: if it is taken up again, its failures count from the first.
+func (b *breaker) forget(agent, turnID string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if one := b.seen[agent]; one != nil {
+		delete(one.failed, turnID)
+	}
 }
 
 // answered notes that an agent's back end answered a turn: what it said does not matter.

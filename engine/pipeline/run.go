@@ -400,6 +400,7 @@ func (s *runner) failed(ctx context.Context, job queue.Job, turn exchange.TurnRe
 
 // fail ends a turn with a plain sentence to its sender.
 func (s *runner) fail(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, cause error) error {
+	s.breaker.forget(turn.Agent, turn.ID)
 	response := failure(turn, fault.Of(cause))
 	if s.options.OperatorHears != nil && s.options.OperatorHears() {
 		response = saying(response, sayOperatorTold)
