@@ -50,8 +50,7 @@ func wrongValues(of reflect.Type) []string {
 
 // settingsOf calls visit with every key below a table and its type; tables inside have their keys dotted.
 func settingsOf(table reflect.Type, prefix string, visit func(key string, of reflect.Type)) {
-	for i := range table.NumField() {
-		field := table.Field(i)
+	for field := range table.Fields() {
 		key := prefix + field.Tag.Get("toml")
 		switch {
 		case field.Tag.Get("toml") == "" || field.Tag.Get("toml") == "-":

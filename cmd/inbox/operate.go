@@ -269,8 +269,8 @@ func breaksLine(r rune) bool {
 	return unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == utf8.RuneError
 }
 
-// printLine prints one line, whatever strangers wrote in it.
-func printLine(out io.Writer, format string, given ...any) {
+// printLinef prints one line, whatever strangers wrote in it.
+func printLinef(out io.Writer, format string, given ...any) {
 	fmt.Fprintln(out, strings.Map(func(r rune) rune {
 		if breaksLine(r) {
 			return ' '

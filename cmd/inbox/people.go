@@ -154,24 +154,24 @@ is one that this server checked itself, such as a signed mail.`,
 }
 
 func printAccess(out io.Writer, question operator.AccessQuestion, answer operator.AccessAnswer) {
-	printLine(out, "%s  %s of %s", answer.Outcome, question.Purpose, question.Agent)
+	printLinef(out, "%s  %s of %s", answer.Outcome, question.Purpose, question.Agent)
 	switch proof := answer.Evidence; {
 	case proof == nil:
 		fmt.Fprintln(out, "Evidence  none")
 	case answer.Believed:
-		printLine(out, "Evidence  %s is %s, says %s (%s)", proof.Subject, cmp.Or(proof.Assurance, "-"), proof.Issuer, proof.Method)
+		printLinef(out, "Evidence  %s is %s, says %s (%s)", proof.Subject, cmp.Or(proof.Assurance, "-"), proof.Issuer, proof.Method)
 	default:
-		printLine(out, "Evidence  would be rejected: %s", answer.Doubt)
+		printLinef(out, "Evidence  would be rejected: %s", answer.Doubt)
 	}
 
 	if answer.Rule > 0 {
-		printLine(out, "Decided   by rule %d: %s", answer.Rule, answer.Text)
+		printLinef(out, "Decided   by rule %d: %s", answer.Rule, answer.Text)
 	} else {
-		printLine(out, "Decided   by access = %q and unverified = %q, no rule matches", answer.Access, answer.Unverified)
+		printLinef(out, "Decided   by access = %q and unverified = %q, no rule matches", answer.Access, answer.Unverified)
 	}
 
 	if answer.Reason != "" {
-		printLine(out, "Reason    %s", strings.TrimPrefix(answer.Code+": "+answer.Reason, ": "))
+		printLinef(out, "Reason    %s", strings.TrimPrefix(answer.Code+": "+answer.Reason, ": "))
 	}
 }
 

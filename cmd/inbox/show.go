@@ -63,20 +63,20 @@ func printShown(out io.Writer, shown operator.Shown) {
 	if len(shown.Others) > 0 {
 		fmt.Fprintf(out, "The newest of %s with this %s; the others: %s\n\n", atLeast(len(shown.Others)+1), shown.Found, strings.Join(shown.Others, " "))
 	}
-	printLine(out, "Turn      %s  %s  %s", shown.Turn.ID, shown.Turn.State, shown.Turn.Reason)
-	printLine(out, "Message   %s", message.ID)
-	printLine(out, "Thread    %s", message.ThreadID)
-	printLine(out, "From      %s  (%s)", message.Sender.Address, message.Sender.AuthMethod)
+	printLinef(out, "Turn      %s  %s  %s", shown.Turn.ID, shown.Turn.State, shown.Turn.Reason)
+	printLinef(out, "Message   %s", message.ID)
+	printLinef(out, "Thread    %s", message.ThreadID)
+	printLinef(out, "From      %s  (%s)", message.Sender.Address, message.Sender.AuthMethod)
 	if !message.Sender.CarriedBy.IsZero() {
-		printLine(out, "Brought   by %s  (%s)", message.Sender.CarriedBy, shown.Turn.Carrier)
+		printLinef(out, "Brought   by %s  (%s)", message.Sender.CarriedBy, shown.Turn.Carrier)
 	}
-	printLine(out, "To        %s by %s", message.Recipient, message.ReceivedVia)
+	printLinef(out, "To        %s by %s", message.Recipient, message.ReceivedVia)
 	if shown.Turn.Request != "" {
-		printLine(out, "Request   %s", shown.Turn.Request)
+		printLinef(out, "Request   %s", shown.Turn.Request)
 	}
 
 	for _, evidence := range message.Sender.Identities {
-		printLine(out, "Evidence  %s is %s, says %s (%s)", evidence.Subject, evidence.Assurance, evidence.Issuer, evidence.Method)
+		printLinef(out, "Evidence  %s is %s, says %s (%s)", evidence.Subject, evidence.Assurance, evidence.Issuer, evidence.Method)
 	}
 
 	fmt.Fprintf(out, "\n%s\n", printable(normalized.PlainText(message.Parts)))
@@ -93,9 +93,9 @@ func printShown(out io.Writer, shown operator.Shown) {
 
 	fmt.Fprintln(out)
 	for _, d := range shown.Deliveries {
-		printLine(out, "Delivery  %s  %s to %s after %d tries  %s", d.ID, d.State, d.Address, d.Attempt, d.Reason)
+		printLinef(out, "Delivery  %s  %s to %s after %d tries  %s", d.ID, d.State, d.Address, d.Attempt, d.Reason)
 		for _, recipient := range slices.Sorted(maps.Keys(d.Returned)) {
-			printLine(out, "          %s does not have it: %s", recipient, d.Returned[recipient])
+			printLinef(out, "          %s does not have it: %s", recipient, d.Returned[recipient])
 		}
 	}
 
@@ -121,7 +121,7 @@ func printTimeline(out io.Writer, events []exchange.Event) {
 		if event.Kind == exchange.EventDelta {
 			continue
 		}
-		printLine(out, "  %s  %-18s %s", event.At.Local().Format("15:04:05.000"), event.Kind, said(event))
+		printLinef(out, "  %s  %-18s %s", event.At.Local().Format("15:04:05.000"), event.Kind, said(event))
 	}
 }
 
@@ -130,7 +130,7 @@ func printSpent(out io.Writer, spent *exchange.Spent) {
 	if spent == nil {
 		return
 	}
-	printLine(out, "Spent     %s, %s, %s", counted(spent.ModelCalls, "model call"), counted(spent.ToolCalls, "tool call"),
+	printLinef(out, "Spent     %s, %s, %s", counted(spent.ModelCalls, "model call"), counted(spent.ToolCalls, "tool call"),
 		tokens(spent.Input, spent.CacheRead, spent.CacheWrite, spent.Output)+price(spent.Cost, spent.Currency))
 }
 

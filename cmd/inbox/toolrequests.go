@@ -77,11 +77,11 @@ func newToolRequestsShow() *cobra.Command {
 }
 
 func printToolRequest(out io.Writer, r exchange.ToolRequest) {
-	printLine(out, "Tool      %s  %s  %s", r.ID, r.ToolName, r.Status)
-	printLine(out, "          since %s, times out %s", when(r.CreatedAt), when(r.TimeoutAt))
-	printLine(out, "  request %s", r.Request)
+	printLinef(out, "Tool      %s  %s  %s", r.ID, r.ToolName, r.Status)
+	printLinef(out, "          since %s, times out %s", when(r.CreatedAt), when(r.TimeoutAt))
+	printLinef(out, "  request %s", r.Request)
 	if len(r.Result) > 0 {
-		printLine(out, "  result  %s", r.Result)
+		printLinef(out, "  result  %s", r.Result)
 	}
 }
 

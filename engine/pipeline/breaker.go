@@ -538,7 +538,7 @@ func (b *breaker) failed(ctx context.Context, agent string, turn exchange.TurnRe
 	switch {
 	case !probe.IsZero():
 		backEndProbes.WithLabelValues(agent, "down").Inc()
-	case isOpen && !(down && outage.Suspected): // a run that began before, or beside the breaker
+	case isOpen && (!down || !outage.Suspected): // a run that began before, or beside the breaker
 		return outage, true
 	case !isOpen && !reached:
 		return outage, false

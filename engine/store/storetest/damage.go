@@ -32,7 +32,7 @@ func Damage(t testing.TB, file, table string) {
 		t.Fatal(err)
 	}
 
-	opened, err := os.OpenFile(file, os.O_WRONLY, 0) //nolint:gosec // a file of a test
+	opened, err := os.OpenFile(file, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
