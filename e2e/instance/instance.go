@@ -241,6 +241,9 @@ func (i *Instance) Process() (int, error) {
 // Memory is the resident memory of the running server in bytes.
 func (i *Instance) Memory() (int64, error) { return i.status("VmRSS:") }
 
+// Anonymous is the memory of the running server without the pages of its program, which the system takes back when it needs them, in bytes.
+func (i *Instance) Anonymous() (int64, error) { return i.status("RssAnon:") }
+
 // Peak is the most memory that the running server had at one time, in bytes.
 func (i *Instance) Peak() (int64, error) { return i.status("VmHWM:") }
 
