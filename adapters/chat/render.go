@@ -216,7 +216,7 @@ func shownPart(part normalized.Part) normalized.Part {
 	return normalized.Text(normalized.PlainText([]normalized.Part{part}))
 }
 
-// render is a text as HTML for a page. A session is read again and again while its answers stay as they are, so what was rendered is kept.
+// render writes a text as HTML for a page. It keeps the result, because clients read a session many times and its answers do not change.
 func (r *renderer) render(part normalized.Part) string {
 	if part.Content == "" {
 		return ""
@@ -227,19 +227,9 @@ func (r *renderer) render(part normalized.Part) string {
 		return content
 	}
 
-	content := documentOf(part).HTML(page)
+	content := markup.From(part.MIME, part.Content).HTML(page)
 	r.renderings.put(key, content)
 	return content
-}
-
-func documentOf(part normalized.Part) markup.Document {
-	switch part.MIME {
-	case normalized.MIMEMarkdown:
-		return markup.FromMarkdown(part.Content)
-	case normalized.MIMEHTML:
-		return markup.FromHTML(part.Content)
-	}
-	return markup.FromText(part.Content)
 }
 
 // maxRenderings bounds the HTML that is kept, in bytes; a rendering counts a little more than its length.

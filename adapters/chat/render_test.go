@@ -8,11 +8,12 @@ import (
 
 	nethtml "golang.org/x/net/html"
 
+	"inbox/internal/markup"
 	"inbox/internal/markup/markuptest"
 	"inbox/normalized"
 )
 
-func rendered(source string) string { return documentOf(normalized.Markdown(source)).HTML(page) }
+func rendered(source string) string { return markup.FromMarkdown(source).HTML(page) }
 
 func TestRendered(t *testing.T) {
 	for source, want := range map[string]string{

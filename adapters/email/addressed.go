@@ -138,7 +138,7 @@ func (i *inbox) signedFor(mail *arrival, to recipient, signature *authentication
 	return covered && !resentByOther(mail) && i.named(mail, to, "Resent-To", "Resent-Cc")
 }
 
-// openReading names the first MIME field that changes how the body is read and that the signature does not cover; empty = there is none.
+// openReading returns the first MIME field that decides how the body is decoded and that the signature does not cover; empty = there is none.
 // A field that only states the default, plain text (RFC 2045, section 5.2), needs no signature: removing it has the same effect.
 func openReading(fields message.Header, signature *authentication.Signature) string {
 	for _, field := range []struct {

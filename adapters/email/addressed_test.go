@@ -397,7 +397,7 @@ func anotherID(mail string) string {
 	return strings.Replace(mail, "<m1@sender.test>", fmt.Sprintf("<%d@sender.test>", 2), 1)
 }
 
-// TestOneOfTwoSignaturesIsTakenAway: whoever has a mail with two signatures can hand it on with one of them, under another Message-ID if that one
+// TestOneOfTwoSignaturesIsTakenAway: anyone who has a mail with two signatures can resend it with one of them, under another Message-ID if that one
 // does not cover it.
 func TestOneOfTwoSignaturesIsTakenAway(t *testing.T) {
 	strict, loose := []string{"From", "To", "Date", "Message-ID"}, []string{"From", "To", "Date"}

@@ -35,7 +35,7 @@ var ErrDown = errors.New("the program does not answer")
 // ErrBusy is in the chain of failures that say that the program has no room now: others may have taken it.
 var ErrBusy = errors.New("the program is busy")
 
-// busy puts ErrBusy into the chain of an error, which says in its own words what is busy.
+// busy adds ErrBusy to the chain of an error and keeps its text.
 type busy struct{ error }
 
 // Is reports whether target is ErrBusy.

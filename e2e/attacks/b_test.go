@@ -80,7 +80,7 @@ func (a *watched) askBrittle(ctx context.Context, attack string) {
 	asking.Wait()
 }
 
-// mailTo sends a signed mail and gives when its answer arrives.
+// mailTo sends a signed mail. It returns the time of sending and a channel that gets the time of the answer.
 func (a *watched) mailTo(ctx context.Context, from load.MailDomain, source, person, agent, key string) (time.Time, <-chan time.Time, error) {
 	mail := load.Mail{
 		From: person + "@" + from.Name, To: agent + "@" + domain, MessageID: fmt.Sprintf("%s-%s@%s", person, key, from.Name), Subject: "A question", Body: "honest " + key,
@@ -99,7 +99,7 @@ func (a *watched) mailTo(ctx context.Context, from load.MailDomain, source, pers
 	return begun, answer, session.send(mail.From, mail.To, signed)
 }
 
-// mentionTo sends a note and gives when its answer arrives.
+// mentionTo sends a note. It returns the time of sending and a channel that gets the time of the answer.
 func (a *watched) mentionTo(ctx context.Context, from *community, person, agent, key, source string) (time.Time, <-chan time.Time, error) {
 	begun := time.Now()
 	status, answer, err := from.mention(ctx, source, from.person(person), agent, key, "honest "+key, load.Signature{})

@@ -19,7 +19,7 @@ type Cause struct {
 	Network, Domain string
 }
 
-// Wide names the cause by what is hard to multiply: the account of the proof, else the network.
+// Wide returns the part of the cause that is hard to vary: the account with proof, else the network.
 func (c Cause) Wide() string {
 	switch {
 	case c.Account != "":

@@ -30,6 +30,17 @@ var reader = goldmark.New(
 	goldmark.WithRendererOptions(goldmarkhtml.WithHardWraps(), goldmarkhtml.WithUnsafe(), renderer.WithNodeRenderers(util.Prioritized(writtenTags{}, 100))),
 )
 
+// From reads a text of a media type: text/markdown, text/html, or plain text, which is every other one.
+func From(mime, content string) Document {
+	switch mime {
+	case "text/markdown":
+		return FromMarkdown(content)
+	case "text/html":
+		return FromHTML(content)
+	}
+	return FromText(content)
+}
+
 // FromMarkdown reads CommonMark with the extensions of GitHub. HTML in it counts where it formats text; other tags, such as those of
 // Vec<String>, are words. A source whose reading would cost more than its length is worth, such as 64 KiB of "*a_", is read as plain text.
 func FromMarkdown(source string) Document {

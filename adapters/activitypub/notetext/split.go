@@ -4,6 +4,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"inbox/internal/markup"
 	"inbox/normalized"
 )
 
@@ -70,7 +71,7 @@ func (s *splitting) text(part normalized.Part) {
 			kept.Reset()
 		}
 	}
-	for _, piece := range documentOf(part).Pieces(s.limit) {
+	for _, piece := range markup.From(part.MIME, part.Content).Pieces(s.limit) {
 		size := piece.Size()
 		if s.used > 0 && s.used+size > s.limit && !s.full {
 			flush()

@@ -150,14 +150,6 @@ func hashtagAt(text string) string {
 }
 
 // HTML is a text as HTML. attach takes the pictures in it, or leaves them as links.
-func HTML(part normalized.Part, attach Attach) string { return documentOf(part).HTML(page(attach)) }
-
-func documentOf(part normalized.Part) markup.Document {
-	switch part.MIME {
-	case normalized.MIMEMarkdown:
-		return markup.FromMarkdown(part.Content)
-	case normalized.MIMEHTML:
-		return markup.FromHTML(part.Content)
-	}
-	return markup.FromText(part.Content)
+func HTML(part normalized.Part, attach Attach) string {
+	return markup.From(part.MIME, part.Content).HTML(page(attach))
 }
