@@ -57,7 +57,8 @@ var TableRules = map[string]TableRule{
 	"arrivals":       {"with their message", "removed with their message"},
 	"search_words":   {"with the words of their message", "removed with their message"},
 	"search_pending": {"when the search index has the change", "removed by the search index"},
-	"search_state":   {"for ever: one row", "nothing: a number"},
+	"search_state":   {"for ever: one row", "nothing: numbers"},
+	"mail_gone":      {"when the words of the mail have left the search index", "nothing: a number"},
 
 	"mails":          {"retention.operator_mail; captured answers: retention.captured_mail", "those that the person wrote, and captured answers to them, are removed"},
 	"mail_words":     {"with their mail", "removed with their mail"},

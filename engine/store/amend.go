@@ -72,7 +72,7 @@ func (t turnTx) AmendTurn(ctx context.Context, turnID string, message normalized
 		return fmt.Errorf("encode message: %w", err)
 	}
 
-	if err := t.search().UnindexTurn(ctx, turnID); err != nil {
+	if err := t.search().changed(ctx, turnID); err != nil {
 		return err
 	}
 

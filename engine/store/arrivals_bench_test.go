@@ -77,9 +77,9 @@ func benchArrivals(b *testing.B, options Options, rows int) {
 		b.Fatal(err)
 	}
 	for {
-		if _, rebuilding, err := s.waiting(b.Context()); err != nil {
+		if waits, err := s.waits(b.Context()); err != nil {
 			b.Fatal(err)
-		} else if !rebuilding {
+		} else if !waits {
 			break
 		}
 		if err := s.indexSome(b.Context()); err != nil {

@@ -43,6 +43,7 @@ func BenchmarkAcceptBesideTheIndex(b *testing.B) {
 				ctx, stop := context.WithCancel(b.Context())
 				var worker sync.WaitGroup
 				if indexed {
+					s.IndexUnanswered()
 					worker.Go(func() { _ = s.IndexWords(ctx) })
 				}
 				each(b, 32, func(n int64) error { return accept(b.Context(), s, sample(n)) })

@@ -1121,7 +1121,7 @@ func (s personEraser) CleanErased(ctx context.Context, id string) (remains []str
 			return nil, err
 		}
 		if len(page) == 0 {
-			return s.engine.ForgetFree(ctx)
+			return s.forgetFree(ctx)
 		}
 		last := page[len(page)-1]
 		err = s.InTx(ctx, func(tx *Tx) error {
@@ -1134,6 +1134,20 @@ func (s personEraser) CleanErased(ctx context.Context, id string) (remains []str
 			return nil, err
 		}
 	}
+}
+
+// forgetFree removes what waits to leave the search index, and overwrites the free places of all files.
+func (s personEraser) forgetFree(ctx context.Context) (remains []string, err error) {
+	if err := s.search().forgetWords(ctx); err != nil {
+		return nil, err
+	}
+	if s.words != s.engine {
+		if remains, err = s.words.ForgetFree(ctx); err != nil {
+			return nil, err
+		}
+	}
+	others, err := s.engine.ForgetFree(ctx)
+	return append(remains, others...), err
 }
 
 // MailPrincipal is the principal of a mailbox that this server checked itself.

@@ -86,3 +86,6 @@ func (t *Tx) Discard(ctx context.Context, digests ...string) error { return t.di
 
 // Sweep removes what has ended, as the background sweep does.
 func (s *Store) Sweep(ctx context.Context) error { return s.sweepOnce(ctx, auditRows) }
+
+// IndexUnanswered lets turns be indexed without waiting for their answers.
+func (s *Store) IndexUnanswered() { s.tuning.unanswered = 0 }

@@ -49,7 +49,7 @@ func (s erasureStore) ForgetThread(ctx context.Context, agent, threadID string) 
 		}
 
 		if turns += len(page); len(page) < forgetPage {
-			return turns, nil
+			return turns, s.search().forgetWords(ctx)
 		}
 		after = page[len(page)-1]
 	}
@@ -296,7 +296,7 @@ func (t erasureTx) eraseStored(ctx context.Context, turnID, stored string, unans
 		return err
 	}
 
-	if err := t.search().UnindexTurn(ctx, turnID); err != nil {
+	if err := t.search().changed(ctx, turnID); err != nil {
 		return err
 	}
 
@@ -429,7 +429,7 @@ func (t erasureTx) removeTurn(ctx context.Context, turnID string) error {
 	if err := t.removeResults(ctx, turnID); err != nil {
 		return err
 	}
-	if err := t.search().UnindexTurn(ctx, turnID); err != nil {
+	if err := t.search().changed(ctx, turnID); err != nil {
 		return err
 	}
 	for _, rows := range turnRows {

@@ -140,7 +140,7 @@ func (t mailTx) keep(ctx context.Context, mail exchange.IncomingMail, charge exc
 	if changed == 0 { // another connection brought it just now
 		return errMailRepeated
 	}
-	t.words = true
+	t.indexes = true
 
 	if digest == "" {
 		encoding, body := encodeBody(mail.Raw)
@@ -454,7 +454,7 @@ func (t mailTx) deleteFound(ctx context.Context, query string, arguments ...any)
 			continue
 		}
 
-		if err := t.sql.Do(ctx, deleteMailWords, 2*number); err != nil {
+		if err := t.search().mailGone(ctx, number); err != nil {
 			return 0, err
 		}
 		if err := t.sql.Do(ctx, deleteMailOriginal, one.id); err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"inbox/engine/store/database"
 	"inbox/exchange"
 )
 
@@ -29,23 +30,27 @@ const (
 	selectMailWaits   = `SELECT id FROM mails WHERE number = 0 ORDER BY id LIMIT 1`
 	selectMailsWait   = `SELECT id, head, content FROM mails WHERE number = 0 ORDER BY id LIMIT $1 + 0`
 	selectMailNumber  = `SELECT COALESCE(MAX(number), 0) FROM mails WHERE number > 0`
+	selectGoneNumber  = `SELECT COALESCE(MAX(number), 0) FROM mail_gone`
 	updateMailNumber  = `UPDATE mails SET number = $2 WHERE id = $1 AND number = 0`
 	forgetMailNumbers = `UPDATE mails SET number = 0 WHERE number > 0`
-	deleteMailWords   = `DELETE FROM mail_words WHERE rowid = $1`
+
+	selectMailGone = `SELECT number FROM mail_gone ORDER BY number LIMIT $1 + 0`
+	insertMailGone = `INSERT INTO mail_gone (number) VALUES ($1) ON CONFLICT DO NOTHING`
+	deleteMailGone = `DELETE FROM mail_gone WHERE number = $1`
+	deleteLeftMail = `DELETE FROM mail_words WHERE rowid > $1`
 )
 
-// waitingMail is a mail whose words are not in the index yet.
+// waitingMail is a mail whose words are not in the index yet, with the number that it gets.
 type waitingMail struct {
-	id    string
-	words searchWords
+	id     string
+	number int64
+	words  searchWords
 }
 
-// indexMail writes the words of some mails that wait for it, the oldest first. Who deletes a mail removes its words by its number: a mail
-// that is deleted meanwhile gets none.
-func (t searchTx) indexMail(ctx context.Context, windows windowSizes) error {
-	var waiting []waitingMail
+// waitingMails reads some mails that wait for the index, the oldest first.
+func waitingMails(ctx context.Context, from querier) (waiting []waitingMail, err error) {
 	words := 0
-	err := t.sql.Each(ctx, selectMailsWait, []any{int64(indexedAtOnce)}, func(r row) error {
+	err = from.Each(ctx, selectMailsWait, []any{int64(indexedAtOnce)}, func(r row) error {
 		var one waitingMail
 		var head, content string
 		if err := r.Scan(&one.id, &head, &content); err != nil || words > wordsAtOnce {
@@ -63,27 +68,60 @@ func (t searchTx) indexMail(ctx context.Context, windows windowSizes) error {
 		return nil
 	})
 	if err != nil || len(waiting) == 0 {
-		return err
+		return nil, err
 	}
 
-	var number int64
-	if _, err := first(ctx, t.sql, selectMailNumber, nil, &number); err != nil {
-		return err
+	number, err := lastMailNumber(ctx, from)
+	for i := range waiting {
+		waiting[i].number = number + int64(i) + 1
 	}
-	for _, one := range waiting {
-		number++
-		changed, err := t.sql.Change(ctx, updateMailNumber, one.id, number)
-		if err != nil {
+	return waiting, err
+}
+
+// lastMailNumber returns the highest number that a mail has, or that a deleted one has in the index.
+func lastMailNumber(ctx context.Context, from querier) (int64, error) {
+	var number, gone int64
+	if _, err := first(ctx, from, selectMailNumber, nil, &number); err != nil {
+		return 0, err
+	}
+	_, err := first(ctx, from, selectGoneNumber, nil, &gone)
+	return max(number, gone), err
+}
+
+// settleMail gives mails the numbers under which they are in the index now. The words of one that was deleted meanwhile leave it again.
+func (t searchTx) settleMail(ctx context.Context, work *indexWork) error {
+	for _, number := range work.gone {
+		if err := t.sql.Do(ctx, deleteMailGone, number); err != nil {
 			return err
 		}
-		if changed == 0 {
-			continue
+	}
+	for _, one := range work.mails {
+		changed, err := t.sql.Change(ctx, updateMailNumber, one.id, one.number)
+		if err == nil && changed == 0 {
+			err = t.mailGone(ctx, one.number)
 		}
-		if err := t.insertWords(ctx, mailTable, one.words, 2*number, windows); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// removeLeftMail removes words that a crash left before their mails had numbers.
+func (s searchStore) removeLeftMail(ctx context.Context) error {
+	if s.words == s.engine { // one transaction wrote both
+		return nil
+	}
+	s.indexer.pass.Lock()
+	defer s.indexer.pass.Unlock()
+
+	return s.words.Transact(ctx, func(index database.Session) error {
+		last, err := lastMailNumber(ctx, s.engine.Reader())
+		if err != nil {
+			return err
+		}
+		return index.Do(ctx, deleteLeftMail, 2*last)
+	})
 }
 
 const (

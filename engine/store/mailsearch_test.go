@@ -139,6 +139,7 @@ func TestWordsOfMailLeaveTheIndex(t *testing.T) {
 				break
 			}
 		}
+		index(t, s)
 		remains(t, s, mailTable, []string{"stayingwords"})
 	})
 }

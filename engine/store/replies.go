@@ -43,7 +43,7 @@ func (t replyTx) InsertReply(ctx context.Context, reply exchange.Reply, nativeID
 		return fault.New(fault.Conflict, "the message has been answered already")
 	}
 
-	if err := t.search().answered(ctx, reply.TurnID); err != nil {
+	if err := t.search().changed(ctx, reply.TurnID); err != nil {
 		return err
 	}
 
@@ -66,7 +66,7 @@ func (t replyTx) AnswerTurn(ctx context.Context, move pipeline.Move, reply excha
 	if err != nil || !inserted {
 		return inserted, err
 	}
-	if err := t.search().answered(ctx, reply.TurnID); err != nil {
+	if err := t.search().changed(ctx, reply.TurnID); err != nil {
 		return false, err
 	}
 	return true, t.uploads().use(ctx, reply.Agent, reply.Response.Parts)
@@ -240,7 +240,7 @@ func (t replyTx) ReviseReply(ctx context.Context, reply exchange.Reply, from int
 	if err := t.amendOutcome(ctx, reply.TurnID, reply.ID, &reply.Response); err != nil {
 		return false, err
 	}
-	if err := t.search().UnindexTurn(ctx, reply.TurnID); err != nil {
+	if err := t.search().changed(ctx, reply.TurnID); err != nil {
 		return false, err
 	}
 

@@ -133,6 +133,11 @@ func (s retentionStore) Retain(ctx context.Context, rules Retention, now time.Ti
 		}
 	}
 
+	for _, count := range removed {
+		if count > 0 {
+			return removed, s.search().forgetWords(ctx)
+		}
+	}
 	return removed, nil
 }
 

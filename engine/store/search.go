@@ -427,9 +427,10 @@ type searchTuning struct {
 	few, hits   int
 	probe, time time.Duration
 	windows     windowSizes
+	unanswered  time.Duration // see unansweredFor
 }
 
-var defaultTuning = searchTuning{few: fewTurns, hits: maxHits, probe: probeTime, time: searchTime, windows: defaultWindows}
+var defaultTuning = searchTuning{unanswered: unansweredFor, few: fewTurns, hits: maxHits, probe: probeTime, time: searchTime, windows: defaultWindows}
 
 // numberCursor is a cursor of a search: the number of its last row.
 func numberCursor(number int64) string { return "n" + strconv.FormatInt(number, 10) }
@@ -486,6 +487,8 @@ func (s searchStore) found(ctx context.Context, filter exchange.ArrivalFilter, l
 	if err != nil {
 		return exchange.ArrivalPage{}, err
 	}
+	// The index may have words that a turn does not say any more.
+	loaded = slices.DeleteFunc(loaded, func(one arrived) bool { return !query.matches(&one.turn) })
 	return s.arrivals().page(ctx, filter, loaded, next)
 }
 
@@ -614,7 +617,7 @@ func (w *searchWalk) rows(ctx context.Context, text string, test *selection) (ro
 		condition.WriteString(" AND " + one)
 	}
 	text = strings.NewReplacer("{words}", w.table, "{test}", condition.String()).Replace(text)
-	err = w.engine.Reader().Each(ctx, text, test.arguments, func(r row) error {
+	err = w.words.Reader().Each(ctx, text, test.arguments, func(r row) error {
 		var rowid int64
 		err := r.Scan(&rowid)
 		rows = append(rows, rowid)

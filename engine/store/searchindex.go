@@ -1,20 +1,23 @@
 package store
 
 import (
-	"cmp"
 	"context"
+	"crypto/rand"
+	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/engine/store/database"
 	"inbox/internal/clock"
 )
 
-// searchTx says in a transaction whose words changed.
+// searchTx says in a transaction whose words changed. The rows that it writes are an outbox: the worker of the index reads them later.
 type searchTx struct{ *transaction }
 
 var (
@@ -30,73 +33,109 @@ var (
 )
 
 const (
-	// indexedAtOnce and wordsAtOnce bound one transaction of the worker: on SQLite all others wait for it.
-	indexedAtOnce = 50
-	wordsAtOnce   = 8_000
+	// indexedAtOnce and wordsAtOnce bound one transaction of the worker.
+	indexedAtOnce = 200
+	wordsAtOnce   = 20_000
 	// gatherTime is how long the worker waits for more after the first change.
 	gatherTime = 100 * time.Millisecond
 	// lookForWords is how soon it finds what other nodes left, and what a crash did.
 	lookForWords = time.Second
+	// unansweredFor is after which time a turn is indexed without its answer. Most are answered before, and are then indexed once.
+	unansweredFor = time.Minute
 )
 
-const insertPending = `INSERT INTO search_pending (id, turn_id, answer) VALUES ($1, $2, $3)`
-
-// came lets the worker index a turn that was stored. A turn is stored once, so its id is that of the row too.
-func (t searchTx) came(ctx context.Context, turnID string) error {
-	t.words = true
-	return t.sql.Do(ctx, insertPending, turnID, turnID, int64(0))
+// indexer is what the worker of the index and those who wait for it share.
+type indexer struct {
+	due  chan struct{} // has a signal when something waits for the index
+	pass sync.Mutex    // held for one pass
 }
 
-// answered lets it index the answer of a turn in place of the one before.
-func (t searchTx) answered(ctx context.Context, turnID string) error {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return err
-	}
-	t.words = true
-	return t.sql.Do(ctx, insertPending, id.String(), turnID, int64(1))
-}
-
-// UnindexTurn removes what a turn says from the search index, in this transaction and before its text is changed or erased: from
-// the commit on it is not found by it. What it says afterwards is indexed again, which is nothing of a text that was erased. A turn
-// whose row is deleted leaves no trace in the index. The turn is held until the commit, so that a worker that reads it now does
-// not write what is removed here.
-func (t searchTx) UnindexTurn(ctx context.Context, turnID string) error {
-	if err := t.holdTurn(ctx, turnID); err != nil {
-		return err
-	}
-	if err := t.removeWords(ctx, turnID); err != nil {
-		return err
-	}
-	return t.answered(ctx, turnID)
-}
-
-const selectNumber = `SELECT number FROM arrivals WHERE turn_id = $1`
-
-const deleteWords = `DELETE FROM search_words WHERE rowid = $1`
-
-func (t searchTx) removeWords(ctx context.Context, turnID string) error {
-	var number int64
-	found, err := first(ctx, t.sql, selectNumber, []any{turnID}, &number)
-	if err != nil || !found {
-		return err
-	}
-	if err := t.sql.Do(ctx, deleteWords, 2*number); err != nil {
-		return err
-	}
-	return t.sql.Do(ctx, deleteWords, 2*number+1)
-}
-
-// wakeIndex tells the worker of this node that there is something to do.
-func (d *shared) wakeIndex() {
+// wake tells the worker of this node that there is something to do.
+func (i *indexer) wake() {
 	select {
-	case d.words <- struct{}{}:
+	case i.due <- struct{}{}:
 	default:
 	}
 }
 
-// rebuild lets all turns be indexed anew, for a database that was restored or moved: what is there already stays, what is missing is
-// added in the background, the newest first. It changes one row and the numbers of turns that have none.
+// Kinds of rows that wait for the index.
+const (
+	pendingNumber = 0 // a turn came and has no number
+	pendingWords  = 1 // the words of a turn are other ones than those of the index
+)
+
+const insertPending = `INSERT INTO search_pending (id, turn_id, answer) VALUES ($1, $2, $3)`
+
+// came lets the worker give a number to a turn that was stored. A turn is stored once, so its id is that of the row too.
+func (t searchTx) came(ctx context.Context, turnID string) error {
+	t.indexes = true
+	return t.sql.Do(ctx, insertPending, turnID, turnID, int64(pendingNumber))
+}
+
+// changed lets it write the words of a turn: those that it has when the worker reads it, and none if it is gone.
+func (t searchTx) changed(ctx context.Context, turnID string) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return err
+	}
+	t.indexes = true
+	return t.sql.Do(ctx, insertPending, id.String(), turnID, int64(pendingWords))
+}
+
+// mailGone lets it remove the words of a mail that is deleted. 0 is a mail that has no words there.
+func (t searchTx) mailGone(ctx context.Context, number int64) error {
+	if number == 0 {
+		return nil
+	}
+	t.indexes = true
+	return t.sql.Do(ctx, insertMailGone, number)
+}
+
+// openWords opens the search index, and empties it if it is not that of this database.
+func (s *Store) openWords(ctx context.Context) (err error) {
+	if s.words, err = database.OpenWords(ctx, s.engine, s.options.Database()); err != nil || s.words == s.engine {
+		return err
+	}
+
+	err = s.search().own(ctx)
+	if err != nil {
+		err = errors.Join(err, s.words.Close())
+	}
+	return err
+}
+
+const selectStamp = `SELECT stamp FROM search_state WHERE one = 1`
+
+// own compares the stamps of both files. After a crash between them they differ, and the words are written once more.
+func (s searchStore) own(ctx context.Context) error {
+	var ours string
+	if _, err := first(ctx, s.engine.Reader(), selectStamp, nil, &ours); err != nil {
+		return err
+	}
+	theirs, err := database.WordsStamp(ctx, s.words)
+	if err != nil || ours == theirs && ours != "" {
+		return err
+	}
+
+	stamp := rand.Text()
+	if err := database.ClearWords(ctx, s.words, stamp); err != nil {
+		return err
+	}
+	return s.InTx(ctx, func(tx *Tx) error {
+		for _, statement := range []string{`DROP TABLE IF EXISTS search_words`, `DROP TABLE IF EXISTS mail_words`} { // of before search.db
+			if err := tx.sql.Do(ctx, statement); err != nil {
+				return err
+			}
+		}
+		if err := tx.rebuild(ctx); err != nil {
+			return err
+		}
+		return tx.sql.Do(ctx, `UPDATE search_state SET stamp = $1 WHERE one = 1`, stamp)
+	})
+}
+
+// rebuild lets all turns be indexed again, for a database that was restored or moved, in the background and the newest first. It changes
+// one row and the numbers of turns that have none.
 func (t searchTx) rebuild(ctx context.Context) error {
 	var number int64
 	var before string
@@ -108,22 +147,29 @@ func (t searchTx) rebuild(ctx context.Context) error {
 		return err
 	}
 
-	for _, statement := range []string{forgetMailNumbers, `DELETE FROM mail_words`} { // mail is numbered anew
+	for _, statement := range []string{forgetMailNumbers, `DELETE FROM mail_gone`} { // mail is numbered again
 		if err := t.sql.Do(ctx, statement); err != nil {
 			return err
 		}
 	}
 
-	t.words = true
-	return t.sql.Do(ctx, `UPDATE search_state SET number = (SELECT COALESCE(MAX(number), 0) FROM arrivals), rebuild_before = $1 WHERE one = 1`, lastID)
+	t.indexes = true
+	if err := t.sql.Do(ctx, `UPDATE search_state SET number = (SELECT COALESCE(MAX(number), 0) FROM arrivals),
+		rebuild_before = CASE WHEN EXISTS (SELECT 1 FROM turns) THEN $1 ELSE '' END WHERE one = 1`, lastID); err != nil {
+		return err
+	}
+	return t.sql.Do(ctx, `UPDATE search_state SET late = number WHERE one = 1`)
 }
 
-// IndexWords keeps the search index until ctx ends: on any number of nodes, of which one at a time writes. A crash loses nothing,
-// because what waits is a row that goes with the transaction that wrote the index.
+// IndexWords keeps the search index until ctx ends, on any number of nodes. A crash loses nothing, because what waits is a row that goes
+// after the words were committed.
 func (s searchStore) IndexWords(ctx context.Context) error {
 	ticker := time.NewTicker(lookForWords)
 	defer ticker.Stop()
 
+	if err := s.removeLeftMail(ctx); err != nil && ctx.Err() == nil {
+		s.options.Logger.WarnContext(ctx, "words of deleted mail may remain in the search index until the next start", "error", err)
+	}
 	for ctx.Err() == nil {
 		if err := s.indexAll(ctx); err != nil && ctx.Err() == nil {
 			s.options.Logger.WarnContext(ctx, "messages wait for the search index; it is tried again", "error", err)
@@ -132,18 +178,18 @@ func (s searchStore) IndexWords(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
-		case <-s.words:
+		case <-s.indexer.due:
 			_ = clock.Sleep(ctx, gatherTime) // an end is seen above
 		}
 	}
 	return nil
 }
 
-// indexAll indexes until nothing is left. What is indexed anew has half of the time: then the others work.
+// indexAll indexes until nothing is left. It works half of the time, so that messages have a processor.
 func (s searchStore) indexAll(ctx context.Context) error {
 	for {
-		waiting, rebuilding, err := s.waiting(ctx)
-		if err != nil || !waiting && !rebuilding {
+		waits, err := s.waits(ctx)
+		if err != nil || !waits {
 			return err
 		}
 
@@ -151,10 +197,31 @@ func (s searchStore) indexAll(ctx context.Context) error {
 		if err := s.indexSome(ctx); err != nil {
 			return err
 		}
-		if !waiting {
-			if err := clock.Sleep(ctx, time.Since(begun)); err != nil {
-				return err
-			}
+		if err := clock.Sleep(ctx, time.Since(begun)); err != nil {
+			return err
+		}
+	}
+}
+
+// forgetWords returns when nothing that was removed before the call is in the index. It does the work of the worker itself, which may not run.
+func (s searchStore) forgetWords(ctx context.Context) error {
+	now, err := uuid.NewV7()
+	if err != nil {
+		return err
+	}
+	for {
+		var oldest string
+		waits, err := first(ctx, s.engine.Reader(), selectOldestPending, nil, &oldest)
+		if err != nil {
+			return err
+		}
+		var number int64
+		gone, err := first(ctx, s.engine.Reader(), selectMailGone, []any{int64(1)}, &number)
+		if err != nil || !gone && (!waits || oldest > now.String()) {
+			return err
+		}
+		if err := s.indexSome(ctx); err != nil {
+			return err
 		}
 	}
 }
@@ -162,272 +229,463 @@ func (s searchStore) indexAll(ctx context.Context) error {
 const (
 	selectOldestPending = `SELECT id FROM search_pending ORDER BY id LIMIT 1`
 	countPending        = `SELECT COUNT(*) FROM (SELECT 1 FROM search_pending LIMIT 10000) AS counted`
-	selectSearchState   = `SELECT number, rebuild_before FROM search_state WHERE one = 1`
+	selectSearchState   = `SELECT number, rebuild_before, late FROM search_state WHERE one = 1`
 	// Workers wait for each other here, so that numbers are committed in their order.
 	lockSearchState = `UPDATE search_state SET number = number WHERE one = 1 RETURNING number, rebuild_before`
 )
 
-// waiting reports what there is to do, for the metrics too.
-func (s searchStore) waiting(ctx context.Context) (changes, rebuild bool, err error) {
+// waits reports whether there is something to do, for the metrics too.
+func (s searchStore) waits(ctx context.Context) (bool, error) {
 	var oldest, before string
-	var count, number int64
+	var count, number, late int64
 	from := s.engine.Reader()
-	if changes, err = first(ctx, from, selectOldestPending, nil, &oldest); err != nil {
-		return false, false, err
+	changes, err := first(ctx, from, selectOldestPending, nil, &oldest)
+	if err != nil {
+		return false, err
 	}
 	lag := 0.0
 	if changes {
 		if _, err := first(ctx, from, countPending, nil, &count); err != nil {
-			return false, false, err
+			return false, err
 		}
 		if id, err := uuid.Parse(oldest); err == nil {
 			seconds, nanos := id.Time().UnixTime()
 			lag = max(0, s.now().Sub(time.Unix(seconds, nanos)).Seconds())
 		}
 	}
-	if _, err := first(ctx, from, selectSearchState, nil, &number, &before); err != nil {
-		return false, false, err
-	}
-	mail, err := first(ctx, from, selectMailWaits, nil, &oldest)
-	if err != nil {
-		return false, false, err
+	if _, err := first(ctx, from, selectSearchState, nil, &number, &before, &late); err != nil {
+		return false, err
 	}
 
 	searchPending.Set(float64(count))
 	searchLag.Set(lag)
 	searchRebuilding.Set(float64(flag(before != "")))
-	return changes || mail, before != "", nil
+	if changes || before != "" {
+		return true, nil
+	}
+	for query, arguments := range map[string][]any{selectMailWaits: nil, selectMailGone: {int64(1)}} {
+		found := false
+		err := from.Each(ctx, query, arguments, func(row) error { found = true; return nil })
+		if err != nil || found {
+			return found, err
+		}
+	}
+	last, _, err := s.unanswered(ctx, late)
+	return last > late, err
+}
+
+// indexSome does one pass: it numbers turns that came, and writes and removes words.
+func (s searchStore) indexSome(ctx context.Context) error {
+	s.indexer.pass.Lock()
+	defer s.indexer.pass.Unlock()
+
+	if err := s.enqueue(ctx); err != nil {
+		return err
+	}
+
+	if s.words == s.engine {
+		return s.InTx(ctx, func(tx *Tx) error {
+			var number int64
+			var before string
+			if _, err := first(ctx, tx.sql, lockSearchState, nil, &number, &before); err != nil {
+				return err
+			}
+			work, err := gatherWords(ctx, tx.sql)
+			if err != nil {
+				return err
+			}
+			if err := work.write(ctx, tx.sql, s.dialect, s.tuning.windows); err != nil {
+				return err
+			}
+			return tx.settle(ctx, work)
+		})
+	}
+
+	// Turns are read after the transaction has the lock of the file, so that another process cannot write words that are older than those here.
+	var work *indexWork
+	err := s.words.Transact(ctx, func(index database.Session) (err error) {
+		if work, err = gatherWords(ctx, s.engine.Reader()); err != nil {
+			return err
+		}
+		return work.write(ctx, index, s.dialect, s.tuning.windows)
+	})
+	if err != nil || work.empty() {
+		return err
+	}
+	return s.InTx(ctx, func(tx *Tx) error { return tx.settle(ctx, work) })
 }
 
 const (
-	selectPending = `SELECT id, turn_id, answer FROM search_pending ORDER BY id LIMIT $1 + 0`
+	selectCame = `SELECT turn_id FROM search_pending WHERE answer = 0 ORDER BY id LIMIT $1 + 0`
+	// The next words are those of turns that have a number.
+	selectUnnumbered = `SELECT p.turn_id FROM (SELECT turn_id FROM search_pending WHERE answer = 1 ORDER BY id LIMIT $1 + 0) AS p
+		WHERE NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.turn_id = p.turn_id)`
+	selectLateTurns = `SELECT a.number, a.turn_id, t.reply_id, t.accepted_at FROM arrivals a JOIN turns t ON t.id = a.turn_id
+		WHERE a.number > $1 ORDER BY a.number LIMIT $2 + 0`
 	selectRebuilt = `SELECT id FROM turns WHERE id < $1 ORDER BY id DESC LIMIT $2 + 0`
 )
 
-var (
-	selectIndexed = `SELECT t.id, t.message, COALESCE(r.response, ''), COALESCE(a.number, 0)` + turnsWithReplies +
-		`LEFT JOIN arrivals a ON a.turn_id = t.id WHERE t.id IN (` + placeholders(1, indexedAtOnce) + `)`
-	selectThere   = `SELECT id FROM turns WHERE id IN (` + placeholders(1, indexedAtOnce) + `)`
-	selectWritten = `SELECT rowid FROM search_words WHERE rowid IN (` + placeholders(1, 2*indexedAtOnce) + `)`
-)
-
-// indexed is a turn that is to be indexed.
-type indexed struct {
-	id       string
-	pending  []string // rows that are done with it
-	answered bool     // its answer is another one than that of the index
-
-	number           int64
-	question, answer searchWords
-}
-
-// indexSome indexes some turns in one transaction.
-func (s searchStore) indexSome(ctx context.Context) error {
-	return s.InTx(ctx, func(tx *Tx) error { return tx.indexSome(ctx, s.tuning.windows) })
-}
-
-func (t searchTx) indexSome(ctx context.Context, windows windowSizes) error {
-	var number int64
-	var rebuild string
-	if _, err := first(ctx, t.sql, lockSearchState, nil, &number, &rebuild); err != nil {
-		return err
-	}
-
-	chosen, err := t.changed(ctx)
+// enqueue numbers turns that came, and says of turns without an answer and of those that are indexed again that they wait.
+func (s searchStore) enqueue(ctx context.Context) error {
+	came, err := unnumbered(ctx, s.engine.Reader())
 	if err != nil {
 		return err
 	}
-	if len(chosen) == 0 && rebuild != "" {
-		if chosen, err = t.rebuilt(ctx, rebuild); err != nil {
-			return err
-		}
-		if rebuild = ""; len(chosen) == indexedAtOnce {
-			rebuild = chosen[len(chosen)-1].id
-		}
-	}
-	if len(chosen) > 0 {
-		if number, err = t.index(ctx, chosen, number, windows); err != nil {
-			return err
-		}
-	}
-	if err := t.indexMail(ctx, windows); err != nil {
+	var number, late int64
+	var before string
+	if _, err := first(ctx, s.engine.Reader(), selectSearchState, nil, &number, &before, &late); err != nil {
 		return err
 	}
-	return t.sql.Do(ctx, `UPDATE search_state SET number = $1, rebuild_before = $2 WHERE one = 1`, number, rebuild)
+	last, unanswered, err := s.unanswered(ctx, late)
+	if err != nil || len(came) == 0 && last == late && before == "" {
+		return err
+	}
+	return s.InTx(ctx, func(tx *Tx) error { return tx.enqueue(ctx, late, last, unanswered) })
 }
 
-// changed are turns whose words changed, each once, in the order of the first change.
-func (t searchTx) changed(ctx context.Context) (chosen []*indexed, err error) {
-	known := map[string]*indexed{}
-	err = t.sql.Each(ctx, selectPending, []any{int64(indexedAtOnce)}, func(r row) error {
-		var id, turnID string
-		var answer int64
-		if err := r.Scan(&id, &turnID, &answer); err != nil {
+// unanswered returns turns behind a number that have had no answer for a minute, and the number of the last turn that is so old.
+func (s searchStore) unanswered(ctx context.Context, late int64) (last int64, ids []string, err error) {
+	last, old := late, micros(s.now().Add(-s.tuning.unanswered))
+	young := false
+	err = s.engine.Reader().Each(ctx, selectLateTurns, []any{late, int64(indexedAtOnce)}, func(r row) error {
+		var id, reply string
+		var number, at int64
+		if err := r.Scan(&number, &id, &reply, &at); err != nil {
 			return err
 		}
-
-		one := known[turnID]
-		if one == nil {
-			one = &indexed{id: turnID}
-			known[turnID], chosen = one, append(chosen, one)
+		if young = young || at > old; young {
+			return nil
 		}
-		one.pending, one.answered = append(one.pending, id), one.answered || answer == 1
+		if last = number; reply == "" {
+			ids = append(ids, id)
+		}
 		return nil
 	})
-	return chosen, err
+	return last, ids, err
 }
 
-func (t searchTx) rebuilt(ctx context.Context, before string) (chosen []*indexed, err error) {
-	err = t.sql.Each(ctx, selectRebuilt, []any{before, int64(indexedAtOnce)}, func(r row) error {
-		one := &indexed{}
-		err := r.Scan(&one.id)
-		chosen = append(chosen, one)
+// unnumbered returns turns that need a number.
+func unnumbered(ctx context.Context, from querier) ([]string, error) {
+	came, err := textsOf(ctx, from, selectCame, int64(indexedAtOnce))
+	if err != nil || len(came) == indexedAtOnce {
+		return came, err
+	}
+	others, err := textsOf(ctx, from, selectUnnumbered, int64(indexedAtOnce-len(came)))
+	for _, id := range others {
+		if !slices.Contains(came, id) {
+			came = append(came, id)
+		}
+	}
+	return came, err
+}
+
+func textsOf(ctx context.Context, from querier, query string, arguments ...any) (ids []string, err error) {
+	err = from.Each(ctx, query, arguments, func(r row) error {
+		var id string
+		err := r.Scan(&id)
+		ids = append(ids, id)
 		return err
 	})
-	return chosen, err
+	return ids, err
 }
 
-// index writes the words of turns and returns the last number. Turns that another transaction holds are left for the next time, so
-// that no one waits for the other in a circle; where nothing waits for such a turn, it is said that it does.
-func (t searchTx) index(ctx context.Context, chosen []*indexed, number int64, windows windowSizes) (int64, error) {
-	read, there, err := t.readWords(ctx, chosen)
+var (
+	selectThere    = newListQuery(`SELECT id FROM turns WHERE id IN ({list})`)
+	selectNumbered = newListQuery(`SELECT turn_id, number FROM arrivals WHERE turn_id IN ({list})`)
+	deletePending  = newListQuery(`DELETE FROM search_pending WHERE id IN ({list})`)
+)
+
+// enqueue does in one transaction what searchStore.enqueue found. Another node may have done a part of it.
+func (t searchTx) enqueue(ctx context.Context, late, last int64, unanswered []string) error {
+	var number int64
+	var before string
+	if _, err := first(ctx, t.sql, lockSearchState, nil, &number, &before); err != nil {
+		return err
+	}
+
+	came, err := unnumbered(ctx, t.sql)
+	if err != nil {
+		return err
+	}
+	if number, err = t.number(ctx, came, number); err != nil {
+		return err
+	}
+
+	// The number of late tells whether another node was faster.
+	if moved, err := t.sql.Change(ctx, `UPDATE search_state SET number = $1, late = $2 WHERE one = 1 AND late = $3`, number, last, late); err != nil {
+		return err
+	} else if moved == 0 {
+		unanswered = nil
+		if err := t.sql.Do(ctx, `UPDATE search_state SET number = $1 WHERE one = 1`, number); err != nil {
+			return err
+		}
+	}
+	for _, id := range unanswered {
+		if err := t.changed(ctx, id); err != nil {
+			return err
+		}
+	}
+
+	var oldest string
+	waits, err := first(ctx, t.sql, selectOldestPending, nil, &oldest)
+	if err != nil || waits || before == "" { // what is new comes first
+		return err
+	}
+	again, err := textsOf(ctx, t.sql, selectRebuilt, before, int64(indexedAtOnce))
+	if err != nil {
+		return err
+	}
+	for _, id := range again {
+		if err := t.changed(ctx, id); err != nil {
+			return err
+		}
+	}
+	if before = ""; len(again) == indexedAtOnce {
+		before = again[len(again)-1]
+	}
+	return t.sql.Do(ctx, `UPDATE search_state SET rebuild_before = $1 WHERE one = 1`, before)
+}
+
+// number gives numbers to turns that came, and returns the last one.
+func (t searchTx) number(ctx context.Context, came []string, number int64) (int64, error) {
+	if len(came) == 0 {
+		return number, nil
+	}
+	known, err := numbersOfTurns(ctx, t.sql, came)
 	if err != nil {
 		return 0, err
 	}
-
-	slices.SortStableFunc(chosen, func(a, b *indexed) int { return cmp.Compare(a.id, b.id) })
-	var ready []*indexed
-	words := 0
-	for _, one := range chosen {
-		switch {
-		case read[one.id] && (words < wordsAtOnce || len(ready) == 0):
-			ready = append(ready, one)
-			words += len(one.question.said) + len(one.answer.said)
-		case !there[one.id]:
-			if err := t.dropArrival(ctx, one); err != nil {
-				return 0, err
-			}
-		case len(one.pending) == 0:
-			if err := t.answered(ctx, one.id); err != nil {
-				return 0, err
-			}
-		}
+	query, arguments := with(selectThere, came)
+	there, err := textsOf(ctx, t.sql, query, arguments...)
+	if err != nil {
+		return 0, err
 	}
-
-	for _, one := range ready {
-		if one.number > 0 {
+	for _, id := range came {
+		if known[id] > 0 || !slices.Contains(there, id) {
 			continue
 		}
 		number++
-		one.number = number
-		if err := t.sql.Do(ctx, `INSERT INTO arrivals (number, turn_id) VALUES ($1, $2)`, number, one.id); err != nil {
+		if err := t.sql.Do(ctx, `INSERT INTO arrivals (number, turn_id) VALUES ($1, $2)`, number, id); err != nil {
 			return 0, err
 		}
 	}
-	return number, t.writeWords(ctx, ready, windows)
+	query, arguments = with(deletePending, came)
+	return number, t.sql.Do(ctx, query, arguments...) // rows of turns that came have the ids of the turns
 }
 
-// readWords reads turns, and reports which of them it got and which are there at all.
-func (t searchTx) readWords(ctx context.Context, chosen []*indexed) (read, there map[string]bool, err error) {
-	read, there = map[string]bool{}, map[string]bool{}
-	known, ids := map[string]*indexed{}, make([]string, 0, len(chosen))
-	for _, one := range chosen {
-		known[one.id], ids = one, append(ids, one.id)
+// listQuery is a statement with a list of up to indexedAtOnce values. It has one text for a few and one for many: each stays prepared.
+type listQuery struct{ few, many string }
+
+const fewListed = 8
+
+// newListQuery makes both of a text with {list}.
+func newListQuery(text string) listQuery {
+	return listQuery{strings.Replace(text, "{list}", placeholders(1, fewListed), 1), strings.Replace(text, "{list}", placeholders(1, indexedAtOnce), 1)}
+}
+
+// with returns the text for a list, which has a value, and its arguments.
+func with[T any](statement listQuery, values []T) (query string, arguments []any) {
+	if len(values) <= fewListed {
+		return statement.few, padded(values, fewListed)
+	}
+	return statement.many, padded(values, indexedAtOnce)
+}
+
+func numbersOfTurns(ctx context.Context, from querier, ids []string) (map[string]int64, error) {
+	known := map[string]int64{}
+	query, arguments := with(selectNumbered, ids)
+	err := from.Each(ctx, query, arguments, func(r row) error {
+		var id string
+		var number int64
+		err := r.Scan(&id, &number)
+		known[id] = number
+		return err
+	})
+	return known, err
+}
+
+const selectPending = `SELECT id, turn_id FROM search_pending WHERE answer = 1 ORDER BY id LIMIT $1 + 0`
+
+var (
+	selectIndexed = newListQuery(`SELECT t.id, t.message, COALESCE(r.response, '')` + turnsWithReplies + ` WHERE t.id IN ({list})`)
+	selectWritten = map[string]listQuery{
+		turnTable: newListQuery(`SELECT rowid FROM search_words WHERE rowid IN ({list})`), mailTable: newListQuery(`SELECT rowid FROM mail_words WHERE rowid IN ({list})`),
+	}
+)
+
+// indexed is a turn whose words are written or, when its row is gone, removed.
+type indexed struct {
+	id       string
+	there    bool
+	number   int64 // 0 = it never got one
+	question searchWords
+	answer   searchWords
+}
+
+// indexWork is one pass of the worker.
+type indexWork struct {
+	pending []string // rows that are done with it
+	turns   []*indexed
+	mails   []waitingMail
+	gone    []int64 // numbers of mails
+}
+
+func (w *indexWork) empty() bool { return len(w.pending)+len(w.mails)+len(w.gone) == 0 }
+
+// gatherWords reads what waits, up to what one transaction takes.
+func gatherWords(ctx context.Context, from querier) (*indexWork, error) {
+	work := &indexWork{}
+	pending := map[string][]string{} // turn → rows
+	var order []string
+	err := from.Each(ctx, selectPending, []any{int64(indexedAtOnce)}, func(r row) error {
+		var id, turnID string
+		if err := r.Scan(&id, &turnID); err != nil {
+			return err
+		}
+		if pending[turnID] == nil {
+			order = append(order, turnID)
+		}
+		pending[turnID] = append(pending[turnID], id)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 
-	arguments := padded(ids, indexedAtOnce)
-	err = t.sql.Each(ctx, selectIndexed+t.dialect.holdWords, arguments, func(r row) error {
-		var id, message, response string
+	if len(order) > 0 {
+		read, err := readWords(ctx, from, order)
+		if err != nil {
+			return nil, err
+		}
+		words := 0
+		for _, id := range order {
+			one := read[id]
+			if one.there && one.number == 0 { // it gets one in the next pass
+				continue
+			}
+			if words += len(one.question.said) + len(one.answer.said); words > wordsAtOnce && len(work.turns) > 0 {
+				break
+			}
+			work.turns, work.pending = append(work.turns, one), append(work.pending, pending[id]...)
+		}
+	}
+
+	if work.gone, err = numbersFrom(ctx, from, selectMailGone, int64(indexedAtOnce)); err != nil {
+		return nil, err
+	}
+	work.mails, err = waitingMails(ctx, from)
+	return work, err
+}
+
+func numbersFrom(ctx context.Context, from querier, query string, arguments ...any) (numbers []int64, err error) {
+	err = from.Each(ctx, query, arguments, func(r row) error {
 		var number int64
-		err := r.Scan(&id, &message, &response, &number)
+		err := r.Scan(&number)
+		numbers = append(numbers, number)
+		return err
+	})
+	return numbers, err
+}
+
+// readWords reads turns with their numbers.
+func readWords(ctx context.Context, from querier, ids []string) (map[string]*indexed, error) {
+	numbers, err := numbersOfTurns(ctx, from, ids)
+	if err != nil {
+		return nil, err
+	}
+	read := map[string]*indexed{}
+	for _, id := range ids {
+		read[id] = &indexed{id: id, number: numbers[id]}
+	}
+
+	query, arguments := with(selectIndexed, ids)
+	err = from.Each(ctx, query, arguments, func(r row) error {
+		var id, message, response string
+		err := r.Scan(&id, &message, &response)
 		if err != nil {
 			return err
 		}
-		read[id] = true
-		known[id].number = number
-		known[id].question, known[id].answer, err = decodeWords(id, message, response)
+		one := read[id]
+		one.there = true
+		one.question, one.answer, err = decodeWords(id, message, response)
 		return err
 	})
-	if err != nil {
-		return nil, nil, err
-	}
-
-	err = t.sql.Each(ctx, selectThere, arguments, func(r row) error {
-		var id string
-		err := r.Scan(&id)
-		there[id] = true
-		return err
-	})
-	return read, there, err
+	return read, err
 }
 
-// dropArrival removes what is left of a turn whose row is gone.
-func (t searchTx) dropArrival(ctx context.Context, gone *indexed) error {
-	if err := t.removeWords(ctx, gone.id); err != nil {
-		return err
-	}
-	if err := t.sql.Do(ctx, `DELETE FROM arrivals WHERE turn_id = $1`, gone.id); err != nil {
-		return err
-	}
-	return t.settle(ctx, gone)
-}
-
-const deletePending = `DELETE FROM search_pending WHERE id = $1`
-
-func (t searchTx) settle(ctx context.Context, done *indexed) error {
-	for _, id := range done.pending {
-		if err := t.sql.Do(ctx, deletePending, id); err != nil {
-			return err
+// write makes the rows of the index say what the turns say now.
+func (w *indexWork) write(ctx context.Context, index database.Session, dialect *dialect, windows windowSizes) error {
+	rows := map[int64]searchWords{}
+	for _, one := range w.turns {
+		if one.number > 0 {
+			rows[2*one.number], rows[2*one.number+1] = one.question, one.answer
 		}
 	}
-	return nil
+	if err := writeWords(ctx, index, dialect, turnTable, rows, windows); err != nil {
+		return err
+	}
+
+	rows = map[int64]searchWords{}
+	for _, number := range w.gone {
+		rows[2*number] = searchWords{}
+	}
+	for _, one := range w.mails {
+		rows[2*one.number] = one.words
+	}
+	return writeWords(ctx, index, dialect, mailTable, rows, windows)
 }
 
-// writeWords writes the rows that are not there. Those that are say what their turns say, because who changes a text removes them,
-// but for answers.
-func (t searchTx) writeWords(ctx context.Context, ready []*indexed, windows windowSizes) error {
-	if len(ready) == 0 {
+// writeWords replaces rows of a table; those without words are removed.
+func writeWords(ctx context.Context, index database.Session, dialect *dialect, table string, rows map[int64]searchWords, windows windowSizes) error {
+	if len(rows) == 0 {
 		return nil
 	}
-	rowids := make([]int64, 0, 2*len(ready))
-	for _, one := range ready {
-		rowids = append(rowids, 2*one.number, 2*one.number+1)
+	remove, insert := strings.Replace(deleteWords, "{words}", table, 1), strings.Replace(dialect.insertWords, "{words}", table, 1)
+	rowids := make([]int64, 0, len(rows))
+	for rowid := range rows {
+		rowids = append(rowids, rowid)
 	}
+	slices.Sort(rowids) // FTS5 writes to the disk whenever a row has a lower number than the one before
 
-	written := map[int64]bool{}
-	err := t.sql.Each(ctx, selectWritten, padded(rowids, 2*indexedAtOnce), func(r row) error {
-		var rowid int64
-		err := r.Scan(&rowid)
-		written[rowid] = true
-		return err
-	})
-	if err != nil {
-		return err
-	}
-
-	for _, one := range ready {
-		question, answer := 2*one.number, 2*one.number+1
-		if one.answered && written[answer] {
-			if err := t.sql.Do(ctx, deleteWords, answer); err != nil {
-				return err
-			}
-			written[answer] = false
-		}
-		for rowid, words := range map[int64]searchWords{question: one.question, answer: one.answer} {
-			if words.empty() || written[rowid] {
-				continue
-			}
-			if err := t.insertWords(ctx, turnTable, words, rowid, windows); err != nil {
-				return err
-			}
-		}
-		if err := t.settle(ctx, one); err != nil {
+	for chunk := range slices.Chunk(rowids, indexedAtOnce) {
+		query, arguments := with(selectWritten[table], chunk)
+		written, err := numbersFrom(ctx, index, query, arguments...)
+		if err != nil {
 			return err
+		}
+		for _, rowid := range written {
+			if err := index.Do(ctx, remove, rowid); err != nil {
+				return err
+			}
+		}
+		for _, rowid := range chunk {
+			if words := rows[rowid]; !words.empty() {
+				if err := index.Do(ctx, insert, dialect.wordRow(words, rowid, windows)...); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	return nil
 }
 
-func (t searchTx) insertWords(ctx context.Context, table string, words searchWords, rowid int64, windows windowSizes) error {
-	return t.sql.Do(ctx, strings.Replace(t.dialect.insertWords, "{words}", table, 1), t.dialect.wordRow(words, rowid, windows)...)
+const deleteWords = `DELETE FROM {words} WHERE rowid = $1`
+
+// settle removes what waited for the index and is in it now.
+func (t searchTx) settle(ctx context.Context, work *indexWork) error {
+	for chunk := range slices.Chunk(work.pending, indexedAtOnce) {
+		query, arguments := with(deletePending, chunk)
+		if err := t.sql.Do(ctx, query, arguments...); err != nil {
+			return err
+		}
+	}
+	for _, one := range work.turns {
+		if one.there {
+			continue
+		}
+		if err := t.sql.Do(ctx, `DELETE FROM arrivals WHERE turn_id = $1`, one.id); err != nil {
+			return err
+		}
+	}
+	return t.settleMail(ctx, work)
 }

@@ -169,7 +169,8 @@ type shared struct {
 	probe   string // key of this process's row that Probe writes
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup
-	words   chan struct{} // has a signal when turns wait for the search index
+	words   database.Engine // has the search index: engine itself on PostgreSQL; nil = not opened
+	indexer *indexer
 	tuning  searchTuning
 
 	earlierTurns, earlierCalls existence // of conversations from before ids were made of names
@@ -201,7 +202,7 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	background, cancel := context.WithCancel(context.Background())
 	s := newStore(&shared{
 		storeClock: &storeClock{local: options.Now}, engine: opened, dialect: dialects[opened.Kind()], options: options, probe: rand.Text(), cancel: cancel,
-		words: make(chan struct{}, 1), tuning: defaultTuning, lost: lostCheck{after: map[*rowsWithJob]string{}},
+		indexer: &indexer{due: make(chan struct{}, 1)}, tuning: defaultTuning, lost: lostCheck{after: map[*rowsWithJob]string{}},
 	})
 	if err := s.setClock(ctx); err != nil {
 		cancel()
@@ -209,6 +210,10 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	}
 	if options.AsFound {
 		return s, nil
+	}
+	if err := s.openWords(ctx); err != nil {
+		cancel()
+		return nil, errors.Join(err, opened.Close())
 	}
 	s.tasks.Go(func() { s.sweep(background, time.Minute) })
 	if opened.Kind() == database.Postgres {
@@ -223,7 +228,10 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 func (d *shared) Close() error {
 	d.cancel()
 	d.tasks.Wait()
-	return d.engine.Close()
+	if d.words == nil || d.words == d.engine {
+		return d.engine.Close()
+	}
+	return errors.Join(d.words.Close(), d.engine.Close())
 }
 
 // Snapshot opens a view of the whole database at this moment. Writers are not held up.
@@ -326,7 +334,7 @@ func (d *shared) InTx(ctx context.Context, work func(*Tx) error) error {
 		if err == nil {
 			err = tx.writeCounts(ctx)
 		}
-		wakes, words = tx.wakes, tx.words
+		wakes, words = tx.wakes, tx.indexes
 		return err
 	})
 
@@ -335,7 +343,7 @@ func (d *shared) InTx(ctx context.Context, work func(*Tx) error) error {
 		done.kept.Store(true)
 	}
 	if err == nil && words {
-		d.wakeIndex()
+		d.indexer.wake()
 	}
 	if err != nil || len(wakes) == 0 {
 		return err

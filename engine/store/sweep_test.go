@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -316,7 +317,7 @@ func TestEveryTableEnds(t *testing.T) {
 		sources.Write(text)
 	}
 
-	removed := map[string]bool{} // by statements that are made from a list
+	removed := map[string]bool{turnTable: true, mailTable: true} // by statements that are made from a list
 	for _, rows := range turnRows {
 		removed[rows[0]] = true
 	}
@@ -340,9 +341,9 @@ func TestEveryTableEnds(t *testing.T) {
 	tables := map[string]bool{}
 	const list = `SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'goose_db_version'
 		AND name NOT LIKE 'search_words_%' AND name NOT LIKE 'mail_words_%'`
-	err = s.engine.Reader().Each(t.Context(), list, nil, func(r row) error {
+	check := func(r row) error {
 		var table string
-		if err := r.Scan(&table); err != nil {
+		if err := r.Scan(&table); err != nil || table == "stamp" { // one row of search.db, which names nothing
 			return err
 		}
 
@@ -365,7 +366,8 @@ func TestEveryTableEnds(t *testing.T) {
 			t.Errorf("%s: nothing deletes its rows; migrations/tables.go says %q", table, rule.Erasure)
 		}
 		return nil
-	})
+	}
+	err = errors.Join(s.engine.Reader().Each(t.Context(), list, nil, check), s.words.Reader().Each(t.Context(), list, nil, check))
 	if err != nil || len(tables) == 0 {
 		t.Fatalf("%d tables, %v", len(tables), err)
 	}

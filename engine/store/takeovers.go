@@ -220,7 +220,7 @@ func (t takeoverTx) WriteAnswer(ctx context.Context, turn exchange.TurnRecord, w
 	if err := t.sql.Do(ctx, demoteReply, turn.ID, int64(attempt)); err != nil {
 		return false, err
 	}
-	if err := t.search().answered(ctx, turn.ID); err != nil {
+	if err := t.search().changed(ctx, turn.ID); err != nil {
 		return false, err
 	}
 

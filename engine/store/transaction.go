@@ -62,7 +62,7 @@ type transaction struct {
 	dialect *dialect
 	wakes   []database.Wake
 	tallied []tallied // for the tallies of notices, with the commit
-	words   bool      // the worker of the search index has something to do after the commit
+	indexes bool      // the worker of the search index has something to do after the commit
 }
 
 // Topics of the same transaction, for the steps of one that are another's.
@@ -122,7 +122,6 @@ type dialect struct {
 	holdTurn     string // empty = not needed
 	holdTask     string // a condition that holds the task of a new turn; empty = not needed
 	insertTurn   string
-	holdWords    string // behind the read of what is to be indexed; empty = not needed
 	insertWords  string
 	matchWords   string
 	matchQuery   func(query searchQuery, window string) string                 // what matchWords takes
@@ -151,7 +150,6 @@ var postgresDialect = newDialect(dialect{
 	claimShares: claimShares,
 	holdTask:    ` AND pg_advisory_xact_lock(hashtextextended(CAST($12 AS TEXT) || CAST($13 AS TEXT), 0)) IS NOT NULL`,
 	holdTurn:    `SELECT id FROM turns WHERE id = $1 FOR NO KEY UPDATE`,
-	holdWords:   ` FOR SHARE OF t SKIP LOCKED`,
 	insertWords: postgresInsertWords, matchWords: postgresMatchWords, matchQuery: searchQuery.postgres, testWords: searchQuery.postgresTest, wordRow: searchWords.postgres,
 	holdPartitions: holdPartitions,
 }, " FOR SHARE", " FOR UPDATE SKIP LOCKED", andHoldPartition)

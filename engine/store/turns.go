@@ -343,7 +343,7 @@ func (t turnTx) RepeatTurn(ctx context.Context, turn exchange.TurnRecord, reason
 		return false, err
 	}
 
-	if err := t.search().answered(ctx, turn.ID); err != nil {
+	if err := t.search().changed(ctx, turn.ID); err != nil {
 		return false, err
 	}
 

@@ -74,16 +74,16 @@ func (l *Loader) openFile(ctx context.Context, options Options) error {
 	if err := registerClock(); err != nil {
 		return err
 	}
+	l.name = filepath.Join(options.DataDir, File)
 	for _, path := range Files(options.DataDir) {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	if err := keepPrivate(options); err != nil {
+	if err := keepPrivate(l.name, options.Logger); err != nil {
 		return err
 	}
 
-	l.name = filepath.Join(options.DataDir, File)
 	values := url.Values{"_pragma": loadingPragmas}
 	pool, err := openPool(ctx, "file:"+(&url.URL{Path: l.name}).EscapedPath()+"?"+values.Encode(), 1)
 	if err != nil {

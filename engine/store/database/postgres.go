@@ -509,7 +509,7 @@ var vacuumed = []string{
 	"turns", "turn_parties", "originals", "events", "replies", "deliveries", "jobs", "documents", "tokens", "demands", "audit", "links", "dispatches",
 	"tool_requests", "task_runs", "destinations", "list_entries", "mail_suppressions", "mail_failures", "watches", "bridge_items", "sessions",
 	"session_map", "session_messages", "unanswered", "run_results", "erasures", "erasure_turns",
-	"arrivals", "search_words", "search_pending", "mails", "mail_words", "mail_originals", "notices", "notice_ways", "notice_tallies", "notice_conditions",
+	"arrivals", "search_words", "search_pending", "mails", "mail_gone", "mail_words", "mail_originals", "notices", "notice_ways", "notice_tallies", "notice_conditions",
 }
 
 // Replaced does nothing: PostgreSQL forgets replaced rows by itself.

@@ -81,7 +81,7 @@ func openSQLite(ctx context.Context, options Options) (Engine, error) {
 	}
 	defer func() { _ = lock.Leave() }() // closing the file releases it
 
-	if err := keepPrivate(options); err != nil {
+	if err := keepPrivate(path, options.Logger); err != nil {
 		return nil, unusableSQLite(path, err)
 	}
 	info, err := os.Stat(path)
@@ -89,28 +89,37 @@ func openSQLite(ctx context.Context, options Options) (Engine, error) {
 		return nil, unusableSQLite(path, err)
 	}
 	fresh := info.Size() == 0 && !options.AsFound
-	writes, err := openPool(ctx, sqliteURL(path, "wal_autocheckpoint(16000)", "secure_delete(ON)", fmt.Sprintf("journal_size_limit(%d)", logLimit)), 1)
+	e, err := openSQLiteFile(ctx, path, "wal_autocheckpoint(16000)", options, func(writes *sql.DB) error {
+		if fresh {
+			if _, err := writes.ExecContext(ctx, markOverwritten); err != nil {
+				return err
+			}
+		}
+		return migrateOrKeep(ctx, writes, sqliteSchema, options.AsFound, options.Logger)
+	})
 	if err != nil {
 		return nil, unusableSQLite(path, err)
 	}
+	return e, nil
+}
 
-	if fresh {
-		_, err = writes.ExecContext(ctx, markOverwritten)
-	}
-	if err == nil {
-		err = migrateOrKeep(ctx, writes, sqliteSchema, options.AsFound, options.Logger)
-	}
+// openSQLiteFile opens a file, makes its schema with prepare, and starts its writer and its checkpointer.
+func openSQLiteFile(ctx context.Context, path, checkpoints string, options Options, prepare func(writes *sql.DB) error) (*sqliteEngine, error) {
+	writes, err := openPool(ctx, sqliteURL(path, checkpoints, "secure_delete(ON)", fmt.Sprintf("journal_size_limit(%d)", logLimit)), 1)
 	if err != nil {
-		return nil, errors.Join(unusableSQLite(path, err), writes.Close())
+		return nil, err
+	}
+	if err := prepare(writes); err != nil {
+		return nil, errors.Join(err, writes.Close())
 	}
 	reads, err := openPool(ctx, sqliteURL(path, "query_only(ON)"), options.Readers+1) // one of them watches the file
 	if err != nil {
-		return nil, errors.Join(unusableSQLite(path, err), writes.Close())
+		return nil, errors.Join(err, writes.Close())
 	}
 
 	w, err := newWriter(ctx, writes)
 	if err != nil {
-		return nil, errors.Join(unusableSQLite(path, err), reads.Close(), writes.Close())
+		return nil, errors.Join(err, reads.Close(), writes.Close())
 	}
 
 	c := startCheckpointer(reads, w, path, options.Logger)
@@ -127,17 +136,18 @@ func openSQLite(ctx context.Context, options Options) (Engine, error) {
 	return e, nil
 }
 
-// Files returns the files of a SQLite database in a directory: the log and its index are there while it is open.
+// Files returns the files of a SQLite database in a directory, the search index last. The logs and their indexes are there while it is open.
 func Files(directory string) []string {
-	path := filepath.Join(directory, File)
-	return []string{path, path + "-wal", path + "-shm"}
+	return append(filesOf(filepath.Join(directory, File)), filesOf(filepath.Join(directory, WordsFile))...)
 }
+
+func filesOf(path string) []string { return []string{path, path + "-wal", path + "-shm"} }
 
 // keepPrivate makes the database's files readable for this user alone: the database is made here and not by SQLite, which
 // goes by the umask and returns the other two the mode of the first. A user who may write to files of another one cannot
 // change their mode; that is logged, and is all.
-func keepPrivate(options Options) error {
-	files := Files(options.DataDir)
+func keepPrivate(path string, log logger) error {
+	files := filesOf(path)
 	file, err := os.OpenFile(files[0], os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
@@ -153,7 +163,7 @@ func keepPrivate(options Options) error {
 		}
 
 		if err := os.Chmod(path, 0o600); err != nil {
-			options.Logger.Warn("others on this machine may read the database: let its owner change that",
+			log.Warn("others on this machine may read the database: let its owner change that",
 				"file", path, "mode", info.Mode().Perm().String(), "error", err)
 		}
 	}

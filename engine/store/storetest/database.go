@@ -177,11 +177,10 @@ func administer(t testing.TB, server, statement string) {
 	}
 }
 
-// newest is the file of a SQLite database that all others of this process are copied from.
+// newest are the files of a SQLite database that all others of this process are copied from.
 var newest struct {
 	once  sync.Once
-	name  string
-	bytes []byte
+	files map[string][]byte // by their names
 }
 
 // Directory returns a data directory with a SQLite database of the newest schema and no rows. open makes such a database in
@@ -207,20 +206,24 @@ func Fill(t testing.TB, directory string, open func(directory string) (io.Closer
 		}
 
 		files, err := filepath.Glob(filepath.Join(directory, "*.db"))
-		if err != nil || len(files) != 1 {
-			t.Fatalf("the template of the test databases is not one file: %q, %v", files, err)
-		}
-		if newest.bytes, err = os.ReadFile(files[0]); err != nil {
+		if err != nil {
 			t.Fatal(err)
 		}
-
-		newest.name = filepath.Base(files[0])
+		made := map[string][]byte{}
+		for _, file := range files {
+			if made[filepath.Base(file)], err = os.ReadFile(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		newest.files = made
 	})
 
-	if newest.name == "" {
+	if len(newest.files) == 0 {
 		t.Fatal("the template of the test databases was not made; an earlier test says why")
 	}
-	if err := os.WriteFile(filepath.Join(directory, newest.name), newest.bytes, 0o600); err != nil {
-		t.Fatalf("copy the template of the test databases: %v", err)
+	for name, content := range newest.files {
+		if err := os.WriteFile(filepath.Join(directory, name), content, 0o600); err != nil {
+			t.Fatalf("copy the template of the test databases: %v", err)
+		}
 	}
 }
