@@ -8,6 +8,7 @@ package llm
 
 import (
 	"context"
+	"crypto/rand"
 	"time"
 
 	"inbox/agents"
@@ -33,6 +34,10 @@ type Options struct {
 	MaxTokens   int      // of one answer; 0 = the provider's default
 	Temperature *float64 // nil = the provider's default
 	Whole       bool     // do not stream the model
+
+	// Secret makes the codes of the marks in prompts: at least 32 random bytes, the same in every run, or caches of providers lose
+	// their prompts. Nil = drawn for this agent.
+	Secret []byte
 
 	MaxTurns  int           // calls of the model for one message; zero = DefaultMaxTurns. In the last one it must answer
 	ToolCalls int           // for one message; zero = DefaultToolCalls
@@ -153,6 +158,11 @@ func New(options Options) (*Agent, error) {
 	}
 	if options.Limits == (normalized.Limits{}) {
 		options.Limits = normalized.DefaultLimits()
+	}
+
+	if options.Secret == nil {
+		options.Secret = make([]byte, 32)
+		_, _ = rand.Read(options.Secret) // never fails since Go 1.24
 	}
 
 	return &Agent{options}, nil
