@@ -14,28 +14,28 @@ import (
 // a segment with its own sender. The turn itself then keeps a proof only if all of its words are by the same speaker, so that a
 // reader who knows no segments finds no one's proof beside the words of someone else.
 func (a arrangement) write(turns excerpt[normalized.HistoricalMessage], group []int) normalized.HistoricalMessage {
-	segments := make([]normalized.Segment, len(group))
-	for i, at := range group {
-		turn := turns.at(at)
-		segments[i] = normalized.Segment{ID: turn.ID, Sender: reference(turn.Sender), Parts: strip(turn.Parts, a.short[at]), Timestamp: turn.Timestamp}
-	}
-
-	last := segments[len(segments)-1]
+	last := a.segment(turns, group[len(group)-1])
 	merged := normalized.HistoricalMessage{
 		ID: last.ID, Role: turns.at(group[0]).Role, Sender: last.Sender, Parts: last.Parts, Timestamp: last.Timestamp,
 	}
-	if len(segments) == 1 {
+	if len(group) == 1 {
 		return merged
 	}
 
-	merged.Segments, merged.Parts = segments, nil
-	for i := range segments {
-		merged.Parts = append(merged.Parts, segments[i].Parts...)
-		if !sameSpeaker(&segments[i].Sender, &last.Sender) {
+	merged.Segments, merged.Parts = make([]normalized.Segment, len(group)), nil
+	for i, at := range group {
+		one := a.segment(turns, at)
+		merged.Segments[i], merged.Parts = one, append(merged.Parts, one.Parts...)
+		if !sameSpeaker(&one.Sender, &last.Sender) {
 			merged.Sender = unproven(merged.Sender)
 		}
 	}
 	return merged
+}
+
+func (a arrangement) segment(turns excerpt[normalized.HistoricalMessage], at int) normalized.Segment {
+	turn := turns.at(at)
+	return normalized.Segment{ID: turn.ID, Sender: reference(&turn.Sender), Parts: strip(turn.Parts, a.short[at]), Timestamp: turn.Timestamp}
 }
 
 // sameSpeaker compares what was proven, too: anyone can write a mail in another person's name.
@@ -46,18 +46,22 @@ func sameSpeaker(a, b *normalized.Sender) bool {
 // reference reduces a sender to what a history says of it. The evidence about who speaks comes first, because a reference has no
 // proofs from which a reader could find it. A speaker about whom nothing is proven has no evidence and no method: what was proven about
 // the caller that brought the message is not about them.
-func reference(sender normalized.Sender) normalized.Sender {
-	speaker := sender.Speaker()
+func reference(whole *normalized.Sender) normalized.Sender {
+	speaker := whole.Speaker()
 	if speaker == nil {
-		return unproven(sender)
+		return unproven(*whole)
 	}
 
-	list := []identity.Evidence{referenceTo(speaker)}
-	for _, e := range sender.Own() {
-		if other := referenceTo(&e); !sameEvidence(&other, &list[0]) {
-			list = append(list, other)
+	own := whole.Own()
+	list := make([]identity.Evidence, 1, len(own))
+	list[0] = referenceTo(speaker)
+	for i := range own {
+		if &own[i] != speaker {
+			list = append(list, referenceTo(&own[i]))
 		}
 	}
+
+	sender := *whole
 	sender.Identities, sender.CarriedBy = list, identity.StatedAddress{}
 	return sender
 }
@@ -70,10 +74,6 @@ func unproven(sender normalized.Sender) normalized.Sender {
 
 func referenceTo(e *identity.Evidence) identity.Evidence {
 	return identity.Evidence{Subject: e.Subject, Issuer: e.Issuer, Method: e.Method}
-}
-
-func sameEvidence(a, b *identity.Evidence) bool {
-	return a.Subject == b.Subject && a.Issuer == b.Issuer && a.Method == b.Method
 }
 
 // strip applies rule 5 of section 4, and rule 3 to the parts that are shortened.
