@@ -85,22 +85,25 @@ func (t *turnOutline) add(part int, p *normalized.Part) {
 // fit returns for each turn what is cut, so that all of them together have at most limit bytes: every long part gets the same length at
 // most, so that short ones stay whole. Nothing is cut of turns that have less.
 func fit(turns []*turnOutline, limit int) [][]cut {
-	cuts, room := make([][]cut, len(turns)), limit
-	var sizes []int
 	total := 0
 	for _, turn := range turns {
 		total += turn.text
-		room -= turn.text
+	}
+	if total <= limit {
+		return nil
+	}
+
+	var sizes []int
+	room := limit - total
+	for _, turn := range turns {
 		for _, long := range turn.long {
 			sizes = append(sizes, long.size)
 			room += long.size
 		}
 	}
-	if total <= limit {
-		return cuts
-	}
 
 	length := level(sizes, room)
+	cuts := make([][]cut, len(turns))
 	for i, turn := range turns {
 		for _, long := range turn.long {
 			if long.size > length {

@@ -129,24 +129,35 @@ func (w *window) drop(turns excerpt[turnOutline], count int) (saved int) {
 // shortenLong bounds the head to half of the budget and each turn of the window to a quarter, so that one long message does not take the
 // place of all others. It depends on the head and on the turn alone: the same turn is shortened in the same way from run to run.
 func (w *window) shortenLong(turns excerpt[turnOutline], budget int) {
-	w.short = map[int][]cut{}
 	end := w.n - protected
-
 	head := make([]*turnOutline, 0, w.head)
 	for i := range max(0, min(w.head, end)) {
 		head = append(head, turns.at(i))
 	}
 	for i, cuts := range fit(head, budget/2) {
-		w.short[i] = cuts
+		w.cut(i, cuts)
 	}
 
 	for i := w.start; i < end; i++ {
-		w.short[i] = inWindow(turns.at(i), budget)
+		w.cut(i, inWindow(turns.at(i), budget))
 	}
+}
+
+func (w *window) cut(turn int, cuts []cut) {
+	if len(cuts) == 0 {
+		return
+	}
+	if w.short == nil {
+		w.short = map[int][]cut{}
+	}
+	w.short[turn] = cuts
 }
 
 // inWindow returns what is cut of a turn of the window that is too long for the budget.
 func inWindow(turn *turnOutline, budget int) []cut {
+	if turn.text <= budget/4 {
+		return nil
+	}
 	return fit([]*turnOutline{turn}, budget/4)[0]
 }
 
@@ -159,7 +170,7 @@ func (w *window) shorten(turns excerpt[turnOutline], enough int) (gained int) {
 				return gained
 			}
 			if long.result {
-				w.short[i] = withCut(w.short[i], cut{part: long.part, size: long.size, keep: shortResult})
+				w.cut(i, withCut(w.short[i], cut{part: long.part, size: long.size, keep: shortResult}))
 				gained += saved(w.short[i]) - before
 				before = saved(w.short[i])
 			}
