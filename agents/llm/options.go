@@ -26,6 +26,9 @@ const (
 	DefaultToolCalls = 40
 )
 
+// secretBytes is the size of a key of marks.
+const secretBytes = 32
+
 // Options configure an Agent. Provider and Model are required.
 type Options struct {
 	Provider    Provider // see Connect
@@ -129,6 +132,8 @@ func New(options Options) (*Agent, error) {
 		return nil, fault.InField("provider", "is required")
 	case options.Model == "":
 		return nil, fault.InField("model", "is required: the name under which the provider knows the model")
+	case options.Secret != nil && len(options.Secret) < secretBytes:
+		return nil, fault.InField("secret", "must have at least 32 bytes")
 	case options.MaxTurns < 0 || options.ToolCalls < 0 || options.MaxTokens < 0 || options.WallClock < 0:
 		return nil, fault.InField("max_turns", "limits must not be negative")
 	case options.Temperature != nil && !(*options.Temperature >= 0 && *options.Temperature <= 2):
@@ -161,7 +166,7 @@ func New(options Options) (*Agent, error) {
 	}
 
 	if options.Secret == nil {
-		options.Secret = make([]byte, 32)
+		options.Secret = make([]byte, secretBytes)
 		_, _ = rand.Read(options.Secret) // never fails since Go 1.24
 	}
 
