@@ -64,11 +64,12 @@ func label(text string) string { return angles.Replace(strconv.Quote(text)) }
 
 var angles = strings.NewReplacer("<", `\u003c`, ">", `\u003e`)
 
-// The parts of something that looks like a mark: an angle, whatever blanks, invisible letters and slashes, and one of the words.
+// The parts of something that looks like a mark: an angle, whatever blanks, invisible letters and slashes, and one of the words. The words
+// of the summarizer are common in code; they count with a code only.
 const (
 	angle = `[<\x{FF1C}\x{FE64}\x{2039}\x{27E8}\x{3008}]`
 	gap   = `[\s\p{Z}\p{C}\p{Mn}/\x{2044}\x{2215}\x{29F8}\x{FF0F}]*`
-	words = `(?:message|request|context|file|conversation|summary|user|assistant|call|result)\b`
+	words = `(?:(?:message|request|context|file|conversation|summary)\b|(?:user|assistant|call|result)-[a-z2-7]{16})`
 )
 
 var lookalike = regexp.MustCompile(`(?i)` + angle + `(` + gap + words + `)`)
