@@ -53,10 +53,10 @@ func prompt(turn agents.Turn, marks marker, pictures *images, files string) []en
 				said[k].Parts = normalized.NewParts(said[k].Parts)
 			}
 		}
-		transcript = append(transcript, earlier(message, message.History[i].Role, said, marks, pictures.of("history", i), metadata))
+		transcript = append(transcript, earlier(message.History[i].Role, said, marks, pictures.of("history", i), metadata))
 	}
 
-	text := contextBlock(turn, marks) + "\n\n" + marks.text("request", message.ID, by(&message.Sender, domainOf(message.Recipient)), told(asked(message))) + files
+	text := contextBlock(turn, marks) + "\n\n" + marks.text("request", message.ID, marks.by(&message.Sender), told(asked(message))) + files
 	return append(transcript, speech(text, pictures.of("request", 0), map[string]any{markRequest: true}))
 }
 
@@ -69,16 +69,14 @@ func asked(message *normalized.Message) []normalized.Part {
 }
 
 // earlier returns a turn of the history. Each message of the user's side is between marks of its own speaker.
-func earlier(
-	message *normalized.Message, role string, said []normalized.Segment, marks marker, pictures []any, metadata map[string]any,
-) envelope.Envelope {
+func earlier(role string, said []normalized.Segment, marks marker, pictures []any, metadata map[string]any) envelope.Envelope {
 	texts := make([]string, len(said))
 	for i := range said {
 		if one := &said[i]; role == normalized.RoleAssistant {
 			texts[i] = contents(one.Parts)
 		} else {
 			id, _ := one.Timestamp.AppendText([]byte(one.ID + " "))
-			texts[i] = marks.text("message", string(id), by(&one.Sender, domainOf(message.Recipient)), told(one.Parts))
+			texts[i] = marks.text("message", string(id), marks.by(&one.Sender), told(one.Parts))
 		}
 	}
 
