@@ -394,7 +394,7 @@ func (b *builder) newLLM(entry config.Agent) (agents.Agent, error) {
 	}
 
 	return llm.New(llm.Options{
-		Provider: provider, Model: table.Model, System: table.System, MaxTokens: table.MaxTokens, MaxTurns: table.MaxTurns,
+		Provider: provider, Secret: b.tokenKey, Model: table.Model, System: table.System, MaxTokens: table.MaxTokens, MaxTurns: table.MaxTurns,
 		ToolCalls: cmp.Or(table.Budgets.ToolCalls, table.MaxToolCalls), WallClock: cmp.Or(table.Budgets.WallClock, table.WallClock),
 		Budgets: budgets(table.Budgets), Rules: rules(table.ToolCallRules), Hooks: hooks, Temperature: table.Temperature, Whole: !table.Streaming,
 		Tools: tools, Approvals: llm.ByDemand{Tools: tools, Claims: b.store.State()},

@@ -6,21 +6,11 @@ import (
 	"inbox/normalized"
 )
 
-// turnOutline is what the rules ask of a turn.
-type turnOutline struct {
-	role    string
-	text    int // bytes that count towards Policy.MaxBytes
-	results []longResult
-}
-
-// longResult is a tool result that can be shortened.
-type longResult struct{ part, size int }
-
-// arrangement says which turns make up the history, in groups that become one turn each, and which tool results become
-// short. It is made of outlines alone, so that the next one can be foreseen.
+// arrangement says which turns make up the history, in groups that become one turn each, and which of their parts are
+// shortened. It is made of outlines alone, so that the next one can be foreseen.
 type arrangement struct {
 	groups [][]int
-	short  map[int][]int // turn → parts
+	short  map[int][]cut // by turn
 }
 
 // shared counts the groups at the start that are the same in both.

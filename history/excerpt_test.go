@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"inbox/identity"
 	"inbox/normalized"
 )
 
@@ -150,41 +149,5 @@ func TestFirstQuestionTakenBack(t *testing.T) {
 		if kept, _ := TrimThread(Thread{Tail: turns, Total: 3, Opened: opened}, DefaultPolicy()); story(kept) != want {
 			t.Errorf("opened %v: %q", opened, story(kept))
 		}
-	}
-}
-
-// TestSpeakersWithOneAddressAreToldApart: an actor that calls itself as another one does is not taken for that one.
-func TestSpeakersWithOneAddressAreToldApart(t *testing.T) {
-	turns := thread("uuu")
-	for i, actor := range []string{"https://a.test/users/alice", "https://a.test/users/eve", "https://a.test/users/alice"} {
-		turns[i].Sender.Identities = []identity.Evidence{{Issuer: "here.test", Subject: actor, Method: "m"}}
-	}
-	kept, _ := Trim(turns, DefaultPolicy(), start)
-	want := "@alice@a.test (https://a.test/users/alice):+u0+@alice@a.test (https://a.test/users/eve):+u1+@alice@a.test (https://a.test/users/alice):+u2"
-	if got := story(kept); got != want {
-		t.Errorf("%q", got)
-	}
-}
-
-// TestImpostorIsNotMisattributed: a mail in alice's name is not taken for hers when it is merged with hers.
-func TestImpostorIsNotMisattributed(t *testing.T) {
-	turns := thread("uuu")
-	for _, i := range []int{1, 2} {
-		turns[i].Sender.Identities = []identity.Evidence{{Issuer: "here.test", Subject: "acct:alice@a.test", Method: "m"}}
-	}
-	kept, _ := Trim(turns, DefaultPolicy(), start)
-	if got := story(kept); got != "@alice@a.test (unverified):+u0+@alice@a.test:+u1+u2" {
-		t.Errorf("%q", got)
-	}
-}
-
-// TestUnprovenSpeakerIsMarkedAmongProvenOnes: the merged turn has the proof of its last speaker, which is not one of the others.
-func TestUnprovenSpeakerIsMarkedAmongProvenOnes(t *testing.T) {
-	turns := thread("uu")
-	turns[0].Sender.Address = identity.Stated("@boss@corp.test")
-	turns[1].Sender.Identities = []identity.Evidence{{Issuer: "here.test", Subject: "acct:alice@a.test", Method: "m"}}
-	kept, _ := Trim(turns, DefaultPolicy(), start)
-	if got := story(kept); got != "@boss@corp.test (unverified):+u0+@alice@a.test:+u1" {
-		t.Errorf("%q", got)
 	}
 }

@@ -61,8 +61,11 @@ func (p Policy) Enough() func(turn normalized.HistoricalMessage) bool {
 	p = p.normal()
 	turns, text := 0, 0
 	return func(turn normalized.HistoricalMessage) bool {
-		turns++
-		text += outlineOf(&turn).text
+		outline := outlineOf(&turn)
+		text += outline.text
+		if turns++; turns > protected && p.MaxBytes > 0 {
+			text -= saved(inWindow(&outline, p.MaxBytes))
+		}
 		return turns >= p.Window || p.MaxBytes > 0 && text > p.MaxBytes && turns >= p.Slide+protected
 	}
 }

@@ -12,7 +12,7 @@ const protected = 2
 // window is the choice of turns [0,head) and [start,n).
 type window struct {
 	head, start, n int
-	short          map[int][]int
+	short          map[int][]cut // by turn
 }
 
 // selectTurns applies rules 2 and 3 of section 4.
@@ -29,6 +29,7 @@ func selectTurns(turns excerpt[turnOutline], policy Policy) window {
 		return w
 	}
 
+	w.shortenLong(turns, policy.MaxBytes)
 	over := w.bytes(turns) - policy.MaxBytes
 	for over > 0 && w.start+policy.Slide <= w.n-protected { // whole blocks
 		over -= w.drop(turns, policy.Slide)
@@ -40,7 +41,6 @@ func selectTurns(turns excerpt[turnOutline], policy Policy) window {
 
 	if rest := w.n - protected - w.start; over > 0 && rest > 0 { // the last block is not a whole one
 		w.drop(turns, rest)
-		w.short = nil
 	}
 
 	return w
@@ -107,31 +107,74 @@ func (w *window) kept() []int {
 
 func (w *window) bytes(turns excerpt[turnOutline]) (total int) {
 	for _, i := range w.kept() {
-		total += turns.at(i).text
+		total += w.size(turns, i)
 	}
 	return total
+}
+
+// size is the text of a turn after what is shortened.
+func (w *window) size(turns excerpt[turnOutline], i int) int {
+	return turns.at(i).text - saved(w.short[i])
 }
 
 // drop moves the start of the window and returns the bytes that this saves.
 func (w *window) drop(turns excerpt[turnOutline], count int) (saved int) {
 	for i := w.start; i < w.start+count; i++ {
-		saved += turns.at(i).text
+		saved += w.size(turns, i)
 	}
 	w.start += count
 	return saved
 }
 
+// shortenLong bounds the head to half of the budget and each turn of the window to a quarter, so that one long message does not take the
+// place of all others. It depends on the head and on the turn alone: the same turn is shortened in the same way from run to run.
+func (w *window) shortenLong(turns excerpt[turnOutline], budget int) {
+	end := w.n - protected
+	head := make([]*turnOutline, 0, w.head)
+	for i := range max(0, min(w.head, end)) {
+		head = append(head, turns.at(i))
+	}
+	for i, cuts := range fit(head, budget/2) {
+		w.cut(i, cuts)
+	}
+
+	for i := w.start; i < end; i++ {
+		w.cut(i, inWindow(turns.at(i), budget))
+	}
+}
+
+func (w *window) cut(turn int, cuts []cut) {
+	if len(cuts) == 0 {
+		return
+	}
+	if w.short == nil {
+		w.short = map[int][]cut{}
+	}
+	w.short[turn] = cuts
+}
+
+// inWindow returns what is cut of a turn of the window that is too long for the budget.
+func inWindow(turn *turnOutline, budget int) []cut {
+	if turn.text <= budget/4 {
+		return nil
+	}
+	return fit([]*turnOutline{turn}, budget/4)[0]
+}
+
 // shorten marks long tool results, the oldest first, until enough bytes are saved.
-func (w *window) shorten(turns excerpt[turnOutline], enough int) (saved int) {
-	w.short = map[int][]int{}
+func (w *window) shorten(turns excerpt[turnOutline], enough int) (gained int) {
 	for i := w.start; i < w.n-protected; i++ {
-		for _, long := range turns.at(i).results {
-			if saved >= enough {
-				return saved
+		before := saved(w.short[i])
+		for _, long := range turns.at(i).long {
+			if gained >= enough {
+				return gained
 			}
-			w.short[i] = append(w.short[i], long.part)
-			saved += long.size - shortResult
+			if long.result {
+				w.cut(i, withCut(w.short[i], cut{part: long.part, size: long.size, keep: shortResult}))
+				gained += saved(w.short[i]) - before
+				before = saved(w.short[i])
+			}
 		}
 	}
-	return saved
+	return gained
 }

@@ -10,64 +10,32 @@ import (
 	"inbox/normalized"
 )
 
-// shortResult is what remains of a long tool result, in bytes of JSON.
-const shortResult = 1 << 10
-
-// outline measures turns.
-func outline(turns excerpt[normalized.HistoricalMessage]) excerpt[turnOutline] {
-	return excerpt[turnOutline]{head: outlines(turns.head), tail: outlines(turns.tail), total: turns.total}
-}
-
-// outlines has room for the two turns that are foreseen.
-func outlines(turns []normalized.HistoricalMessage) []turnOutline {
-	list := make([]turnOutline, len(turns), len(turns)+2)
-	for i := range turns {
-		list[i] = outlineOf(&turns[i])
-	}
-	return list
-}
-
-func outlineOf(turn *normalized.HistoricalMessage) turnOutline {
-	t := turnOutline{role: turn.Role}
-	for i := range turn.Parts {
-		t.add(i, &turn.Parts[i])
-	}
-	return t
-}
-
-func (t *turnOutline) add(part int, p *normalized.Part) {
-	t.text += len(p.Content) + len(p.Alt) + len(p.Title) + len(p.Description) + len(p.Args) + len(p.Result)
-	if p.Error != nil {
-		t.text += len(p.Error.Message)
-	}
-	if p.Policy != nil {
-		t.text += len(p.Policy.Title) + len(p.Policy.Message)
-	}
-	if len(p.Result) > shortResult {
-		t.results = append(t.results, longResult{part: part, size: len(p.Result)})
-	}
-}
-
-// write makes one turn of a group: id, sender and time of the last, the parts of all. In a group of several speakers
-// every change is announced, the first speaker too, because the turn carries only the last one's name. What an operator wrote as the agent
-// is the agent's own.
+// write makes one turn of a group: id, sender and time of the last, the parts of all. A turn of several messages has each of them as
+// a segment with its own sender. The turn itself then keeps a proof only if all of its words are by the same speaker, so that a
+// reader who knows no segments finds no one's proof beside the words of someone else.
 func (a arrangement) write(turns excerpt[normalized.HistoricalMessage], group []int) normalized.HistoricalMessage {
-	merged := *turns.at(group[len(group)-1])
-	several := merged.Role == normalized.RoleUser && slices.ContainsFunc(group, func(i int) bool { return !sameSpeaker(&turns.at(i).Sender, &merged.Sender) })
-	parts := make([]normalized.Part, 0, len(merged.Parts))
-	var speaker *normalized.Sender
-	for _, i := range group {
-		turn := turns.at(i)
-		if several && (speaker == nil || !sameSpeaker(speaker, &turn.Sender)) {
-			speaker = &turn.Sender
-			parts = append(parts, normalized.Text(attribution(turns, group, speaker)))
-		}
-		parts = append(parts, strip(turn.Parts, a.short[i])...)
+	last := a.segment(turns, group[len(group)-1])
+	merged := normalized.HistoricalMessage{
+		ID: last.ID, Role: turns.at(group[0]).Role, Sender: last.Sender, Parts: last.Parts, Timestamp: last.Timestamp,
+	}
+	if len(group) == 1 {
+		return merged
 	}
 
-	merged.Parts = parts
-	merged.Sender.Identities, merged.Sender.CarriedBy = references(merged.Sender.Own()), identity.StatedAddress{}
+	merged.Segments, merged.Parts = make([]normalized.Segment, len(group)), nil
+	for i, at := range group {
+		one := a.segment(turns, at)
+		merged.Segments[i], merged.Parts = one, append(merged.Parts, one.Parts...)
+		if !sameSpeaker(&one.Sender, &last.Sender) {
+			merged.Sender = unproven(merged.Sender)
+		}
+	}
 	return merged
+}
+
+func (a arrangement) segment(turns excerpt[normalized.HistoricalMessage], at int) normalized.Segment {
+	turn := turns.at(at)
+	return normalized.Segment{ID: turn.ID, Sender: reference(&turn.Sender), Parts: strip(turn.Parts, a.short[at]), Timestamp: turn.Timestamp}
 }
 
 // sameSpeaker compares what was proven, too: anyone can write a mail in another person's name.
@@ -75,39 +43,41 @@ func sameSpeaker(a, b *normalized.Sender) bool {
 	return a.Address.LooksLike(b.Address) && a.Principal() == b.Principal()
 }
 
-// attribution names the speaker. The turn has the proof of its last speaker only, so that one who proved nothing is marked beside
-// others who did. Two who have both proven something and have one address are told apart by what they proved: an address without a
-// confirmation may be another's.
-func attribution(turns excerpt[normalized.HistoricalMessage], group []int, speaker *normalized.Sender) string {
-	among := func(is func(other *normalized.Sender) bool) bool {
-		return slices.ContainsFunc(group, func(i int) bool { return is(&turns.at(i).Sender) })
+// reference reduces a sender to what a history says of it. The evidence about who speaks comes first, because a reference has no
+// proofs from which a reader could find it. A speaker about whom nothing is proven has no evidence and no method: what was proven about
+// the caller that brought the message is not about them.
+func reference(whole *normalized.Sender) normalized.Sender {
+	speaker := whole.Speaker()
+	if speaker == nil {
+		return unproven(*whole)
 	}
-	name, proof := speaker.Address.String(), speaker.Speaker()
 
-	switch {
-	case proof == nil && among(func(other *normalized.Sender) bool { return other.Speaker() != nil }):
-		return name + " (unverified):"
-	case proof != nil && among(func(other *normalized.Sender) bool {
-		return other.Address.LooksLike(speaker.Address) && other.Speaker() != nil && other.Principal() != speaker.Principal()
-	}):
-		return name + " (" + proof.Subject + "):"
+	own := whole.Own()
+	list := make([]identity.Evidence, 1, len(own))
+	list[0] = referenceTo(speaker)
+	for i := range own {
+		if &own[i] != speaker {
+			list = append(list, referenceTo(&own[i]))
+		}
 	}
-	return name + ":"
+
+	sender := *whole
+	sender.Identities, sender.CarriedBy = list, identity.StatedAddress{}
+	return sender
 }
 
-func references(list []identity.Evidence) []identity.Evidence {
-	if len(list) == 0 {
-		return nil
-	}
-	out := make([]identity.Evidence, len(list))
-	for i, e := range list {
-		out[i] = identity.Evidence{Subject: e.Subject, Issuer: e.Issuer, Method: e.Method}
-	}
-	return out
+func unproven(sender normalized.Sender) normalized.Sender {
+	sender.AuthMethod, sender.Verified, sender.KeyID = normalized.AuthNone, false, ""
+	sender.Identities, sender.CarriedBy = nil, identity.StatedAddress{}
+	return sender
 }
 
-// strip applies rule 5 of section 4, and rule 3 to the parts that become short.
-func strip(parts []normalized.Part, short []int) []normalized.Part {
+func referenceTo(e *identity.Evidence) identity.Evidence {
+	return identity.Evidence{Subject: e.Subject, Issuer: e.Issuer, Method: e.Method}
+}
+
+// strip applies rule 5 of section 4, and rule 3 to the parts that are shortened.
+func strip(parts []normalized.Part, short []cut) []normalized.Part {
 	parts = slices.Clone(parts)
 	for i := range parts {
 		p := &parts[i]
@@ -116,9 +86,16 @@ func strip(parts []normalized.Part, short []int) []normalized.Part {
 			*p = normalized.Text(policyText(p))
 		case p.BytesRef != nil && p.BytesRef.Kind == normalized.BytesInline:
 			p.BytesRef = stored(p.BytesRef)
-		case slices.Contains(short, i):
-			p.Result = shortened(p.Result)
 		}
+	}
+
+	for _, one := range short {
+		p := &parts[one.part]
+		if p.Kind == normalized.PartText {
+			p.Content, p.New = shortText(p.Content, one.keep), shortText(p.New, one.keep)
+			continue
+		}
+		p.Result = shortened(p.Result, one.keep)
 	}
 	return parts
 }
@@ -140,12 +117,22 @@ func stored(ref *normalized.BytesRef) *normalized.BytesRef {
 	return normalized.Stored(normalized.Digest(content))
 }
 
-// shortened keeps the start of a tool result as a JSON string of at most shortResult bytes.
-func shortened(result json.RawMessage) json.RawMessage {
-	const mark = " … (shortened)"
-	for keep := shortResult; ; keep -= keep/8 + 1 {
-		body, err := json.Marshal(strings.ToValidUTF8(clip.Bytes(string(result), max(keep, 0)), "") + mark)
-		if err == nil && len(body) <= shortResult || keep <= 0 {
+// shortMark is the end of a text or tool result that was shortened.
+const shortMark = " … (shortened)"
+
+// shortText keeps the start of a text, with the mark at most size bytes.
+func shortText(text string, size int) string {
+	if len(text) <= size {
+		return text
+	}
+	return clip.Bytes(text, size-len(shortMark)) + shortMark
+}
+
+// shortened keeps the start of a tool result as a JSON string of at most size bytes.
+func shortened(result json.RawMessage, size int) json.RawMessage {
+	for keep := size; ; keep -= keep/8 + 1 {
+		body, err := json.Marshal(strings.ToValidUTF8(clip.Bytes(string(result), max(keep, 0)), "") + shortMark)
+		if err == nil && len(body) <= size || keep <= 0 {
 			return body
 		}
 	}

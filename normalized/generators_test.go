@@ -236,16 +236,28 @@ func drawUnknown(t *rapid.T) (list members) {
 }
 
 func drawHistory(t *rapid.T) HistoricalMessage {
+	segments := several(t, 1, 3, drawSegment)
+	last := segments[len(segments)-1]
+	h := HistoricalMessage{
+		ID: last.ID, Role: rapid.SampledFrom([]string{RoleUser, RoleAssistant}).Draw(t, "role"), Sender: last.Sender, Timestamp: last.Timestamp,
+	}
+	for _, one := range segments {
+		h.Parts = append(h.Parts, one.Parts...)
+	}
+	if len(segments) > 1 {
+		h.Segments = segments
+	}
+	return h
+}
+
+func drawSegment(t *rapid.T) Segment {
 	s := drawSender(t)
 	for i, e := range s.Identities {
 		s.Identities[i] = identity.Evidence{Subject: e.Subject, Issuer: e.Issuer, Method: e.Method}
 	}
 	parts := several(t, 1, 3, drawPart)
 	parts = append(parts, maybe(t, func(*rapid.T) []Part { return []Part{unknownPart()} })...)
-	return HistoricalMessage{
-		ID: maybe(t, of(idText)), Role: rapid.SampledFrom([]string{RoleUser, RoleAssistant}).Draw(t, "role"),
-		Sender: s, Parts: parts, Timestamp: drawTime(t),
-	}
+	return Segment{ID: maybe(t, of(idText)), Sender: s, Parts: parts, Timestamp: drawTime(t)}
 }
 
 func unknownPart() Part {

@@ -110,8 +110,28 @@ type HistoricalMessage struct {
 	ID        string        `json:"id,omitempty"`
 	Role      string        `json:"role"`
 	Sender    Sender        `json:"sender"`
+	Parts     []Part        `json:"parts"` // of all segments, one after the other
+	Timestamp identity.Time `json:"timestamp"`
+
+	// Segments are the messages that were merged into the turn, oldest first; empty = the turn is a single message. They say who
+	// wrote which parts: Sender has a proof only if it is the sender of all of them.
+	Segments []Segment `json:"segments,omitempty"`
+}
+
+// Segment is one message of a turn of the history, with its sender and what proves them.
+type Segment struct {
+	ID        string        `json:"id,omitempty"`
+	Sender    Sender        `json:"sender"`
 	Parts     []Part        `json:"parts"`
 	Timestamp identity.Time `json:"timestamp"`
+}
+
+// Messages returns the segments of a turn. A turn that is a single message has one.
+func (h *HistoricalMessage) Messages() []Segment {
+	if len(h.Segments) > 0 {
+		return h.Segments
+	}
+	return []Segment{{ID: h.ID, Sender: h.Sender, Parts: h.Parts, Timestamp: h.Timestamp}}
 }
 
 // Kinds of a Part.

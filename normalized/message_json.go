@@ -206,6 +206,27 @@ func (w *writer) turn(h *HistoricalMessage) {
 	w.name("parts")
 	w.parts(h.Parts)
 	w.time("timestamp", h.Timestamp)
+
+	if len(h.Segments) > 0 {
+		w.name("segments")
+		w.open('[')
+		for i := range h.Segments {
+			w.segment(&h.Segments[i])
+		}
+		w.close(']')
+	}
+
+	w.close('}')
+}
+
+func (w *writer) segment(s *Segment) {
+	w.open('{')
+	w.optional("id", s.ID)
+	w.name("sender")
+	w.sender(&s.Sender)
+	w.name("parts")
+	w.parts(s.Parts)
+	w.time("timestamp", s.Timestamp)
 	w.close('}')
 }
 
@@ -237,6 +258,40 @@ func readTurn(r *reader, h *HistoricalMessage) {
 			h.Parts = readParts(r)
 		case "timestamp":
 			h.Timestamp = r.time()
+		case "segments":
+			h.Segments = readSegments(r)
+		default:
+			r.skip()
+		}
+	}
+}
+
+func readSegments(r *reader) (segments []Segment) {
+	if !r.beginArray() {
+		return nil
+	}
+	for r.element() {
+		var s Segment
+		readSegment(r, &s)
+		segments = append(segments, s)
+	}
+	return segments
+}
+
+func readSegment(r *reader, s *Segment) {
+	if !r.beginObject() {
+		return
+	}
+	for r.field() {
+		switch string(r.key) {
+		case "id":
+			s.ID = r.string()
+		case "sender":
+			readSender(r, &s.Sender)
+		case "parts":
+			s.Parts = readParts(r)
+		case "timestamp":
+			s.Timestamp = r.time()
 		default:
 			r.skip()
 		}

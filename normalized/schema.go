@@ -153,6 +153,7 @@ func messageSchema() schema {
 		"speaker":                titled("Sender of an earlier turn: of its evidence only who said what", senderSchema(ref("evidence.json#/$defs/reference"))),
 		"profile":                profileSchema(),
 		"turn":                   turnSchema(),
+		"segment":                segmentSchema(),
 		"recipient_capabilities": capabilitiesSchema(),
 		"surface":                surfaceSchema(),
 	}
@@ -200,7 +201,21 @@ func profileSchema() schema {
 func turnSchema() schema {
 	return record([]string{"role", "sender", "parts", "timestamp"}, schema{
 		"id": machineText(stated.ID), "role": among(RoleUser, RoleAssistant), "sender": ref("#/$defs/speaker"),
-		"parts": partList("part.json#/$defs/stored"), "timestamp": instantSchema(),
+		"parts": unboundedParts(), "timestamp": instantSchema(),
+		"segments": schema{"type": "array", "items": ref("#/$defs/segment"), "minItems": 2},
+	})
+}
+
+// unboundedParts are the parts of a turn. The bound of a list of parts holds for each message that was merged into it.
+func unboundedParts() schema {
+	list := partList("part.json#/$defs/stored")
+	delete(list, "maxItems")
+	return list
+}
+
+func segmentSchema() schema {
+	return record([]string{"sender", "parts", "timestamp"}, schema{
+		"id": machineText(stated.ID), "sender": ref("#/$defs/speaker"), "parts": partList("part.json#/$defs/stored"), "timestamp": instantSchema(),
 	})
 }
 

@@ -84,20 +84,54 @@ func (c *checker) history(turns []HistoricalMessage) {
 }
 
 func (c *checker) turn(at *place, h *HistoricalMessage) {
-	c.machine(at, "id", h.ID, c.limits.ID, false)
 	c.oneOf(at, "role", h.Role, RoleUser, RoleAssistant)
-	sender := key(at, "sender")
-	c.sender(&sender, &h.Sender)
-
-	for i := range h.Sender.Identities {
-		identities := key(&sender, "identities")
-		entry := index(&identities, i)
-		c.shape(&entry, h.Sender.Identities[i].CheckReference())
+	if h.Segments == nil {
+		c.segment(at, &Segment{ID: h.ID, Sender: h.Sender, Parts: h.Parts, Timestamp: h.Timestamp})
+		return
 	}
 
-	parts := key(at, "parts")
-	c.parts(&parts, h.Parts, remembered)
+	c.machine(at, "id", h.ID, c.limits.ID, false)
+	c.speaker(at, &h.Sender)
 	c.instant(at, "timestamp", h.Timestamp)
+
+	segments := key(at, "segments")
+	if len(h.Segments) < 2 {
+		c.broken(&segments, "has at least two entries")
+	}
+
+	count := 0
+	for i := range h.Segments {
+		if c.full() {
+			return
+		}
+		entry := index(&segments, i)
+		c.segment(&entry, &h.Segments[i])
+		count += len(h.Segments[i].Parts)
+	}
+
+	if len(h.Parts) != count {
+		parts := key(at, "parts")
+		c.broken(&parts, "must be the parts of all segments")
+	}
+}
+
+func (c *checker) segment(at *place, s *Segment) {
+	c.machine(at, "id", s.ID, c.limits.ID, false)
+	c.speaker(at, &s.Sender)
+	parts := key(at, "parts")
+	c.parts(&parts, s.Parts, remembered)
+	c.instant(at, "timestamp", s.Timestamp)
+}
+
+// speaker checks the sender of an earlier message, whose evidence is a reference.
+func (c *checker) speaker(at *place, s *Sender) {
+	sender := key(at, "sender")
+	c.sender(&sender, s)
+	for i := range s.Identities {
+		identities := key(&sender, "identities")
+		entry := index(&identities, i)
+		c.shape(&entry, s.Identities[i].CheckReference())
+	}
 }
 
 func (c *checker) raw(raw *Raw) {

@@ -35,6 +35,12 @@ func goodMessage() Message {
 		},
 		History: []HistoricalMessage{{
 			Role: RoleUser, Sender: Sender{Address: identity.Stated("@bob@b.test"), AuthMethod: AuthNone}, Parts: []Part{Text("before")}, Timestamp: at,
+		}, {
+			Role: RoleUser, Sender: Sender{Address: identity.Stated("@bob@b.test"), AuthMethod: AuthNone}, Parts: []Part{Text("I ask"), Text("I approve")}, Timestamp: at,
+			Segments: []Segment{
+				{ID: "1", Sender: Sender{Address: identity.Stated("@ann@a.test"), AuthMethod: AuthEmailDMARC, Verified: true}, Parts: []Part{Text("I ask")}, Timestamp: at},
+				{ID: "2", Sender: Sender{Address: identity.Stated("@bob@b.test"), AuthMethod: AuthNone}, Parts: []Part{Text("I approve")}, Timestamp: at},
+			},
 		}},
 		RecipientCapabilities: RecipientCapabilities{
 			MentionRelay: MentionRelay{Kind: RelayAddressing, EnvelopeFields: []string{"to", "cc"}, AlsoInline: true},
@@ -134,6 +140,12 @@ func brokenMessages() map[string]broken[Message] {
 		"turn without parts":   {change: func(m *Message) { m.History[0].Parts = nil }, field: "history[0].parts"},
 		"turn with policy":     {change: func(m *Message) { m.History[0].Parts[0] = policyPart(policypart.Forbidden) }, field: "history[0].parts[0].kind"},
 		"turn without speaker": {change: func(m *Message) { m.History[0].Sender.Address = identity.Stated("") }, field: "history[0].sender.address"},
+		"one segment": {change: func(m *Message) {
+			m.History[1].Segments, m.History[1].Parts = m.History[1].Segments[:1], m.History[1].Parts[:1]
+		}, field: "history[1].segments"},
+		"segments and parts":   {change: func(m *Message) { m.History[1].Parts = m.History[1].Parts[:1] }, field: "history[1].parts", unexpressed: true},
+		"segment, no speaker":  {change: func(m *Message) { m.History[1].Segments[0].Sender.Address = identity.Stated("") }, field: "history[1].segments[0].sender.address"},
+		"segment, no parts":    {change: func(m *Message) { m.History[1].Segments[1].Parts, m.History[1].Parts = nil, m.History[1].Parts[:1] }, field: "history[1].segments[1].parts"},
 		"turn without time":    {change: func(m *Message) { m.History[0].Timestamp = identity.Time{} }, field: "history[0].timestamp", unexpressed: true},
 		"no relay":             {change: func(m *Message) { m.RecipientCapabilities = RecipientCapabilities{} }, field: "recipient_capabilities.mention_relay.kind"},
 		"relay without fields": {change: func(m *Message) { m.RecipientCapabilities.MentionRelay = MentionRelay{Kind: RelayRecipientField} }, field: "recipient_capabilities.mention_relay.fields"},

@@ -47,6 +47,7 @@ type job struct {
 	executors map[string]Tools
 	pictures  *images
 	system    string
+	marks     marker
 	problem   error  // of the model or the note, as it was
 	stop      string // why the model stopped last
 	kept      int    // messages of the transcript that the note knows
@@ -70,7 +71,7 @@ func (a *Agent) answer(ctx context.Context, turn agents.Turn, answer *answer) er
 		return fmt.Errorf("llm: %w", context.Cause(ctx))
 	}
 
-	j := &job{agent: a, turn: turn, answer: answer, system: a.system(turn)}
+	j := &job{agent: a, turn: turn, answer: answer, system: a.system(turn), marks: a.marker(&turn.Message)}
 	j.hook()
 	defer j.tell(ctx)
 
@@ -79,7 +80,7 @@ func (a *Agent) answer(ctx context.Context, turn agents.Turn, answer *answer) er
 	}
 
 	j.pictures = a.loadImages(ctx, turn)
-	transcript := prompt(turn, j.pictures, a.loadTexts(ctx, turn))
+	transcript := prompt(turn, j.marks, j.pictures, a.loadTexts(ctx, turn, j.marks))
 	waits, err := j.takeUp(ctx)
 	if err != nil {
 		return err

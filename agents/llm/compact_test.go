@@ -116,7 +116,7 @@ func TestLongHistoryIsSummarized(t *testing.T) {
 				t.Fatalf("%q %v", texts(response), err)
 			}
 			final := allOf(asked[len(asked)-1])
-			if !strings.Contains(final, "SUMMARY") || strings.Contains(final, "turn 0 ") || !strings.Contains(final, "turn 39 ") || !strings.Contains(final, "<request from=") {
+			if !strings.Contains(final, "SUMMARY") || strings.Contains(final, "turn 0 ") || !strings.Contains(final, "turn 39 ") || !strings.Contains(plain(final), "<request-CODE from=") {
 				t.Errorf("the model reads %s", final)
 			}
 			if len(kept.kept) != 1 {
@@ -165,7 +165,7 @@ func TestLongRunIsSummarized(t *testing.T) {
 		t.Errorf("the timeline says %v", rows)
 	}
 	for i := range asked {
-		if asked[i].System != howToSummarize && !strings.Contains(allOf(asked[i]), "<request from=") {
+		if asked[i].System != howToSummarize && !strings.Contains(plain(allOf(asked[i])), "<request-CODE from=") {
 			t.Errorf("question %d lost the request", i)
 		}
 	}

@@ -26,7 +26,7 @@ const (
 
 // loadTexts returns the text files of the message that is answered, marked as what someone sent. A file that cannot be
 // had or is no text is only named. Files at addresses are not fetched.
-func (a *Agent) loadTexts(ctx context.Context, turn agents.Turn) string {
+func (a *Agent) loadTexts(ctx context.Context, turn agents.Turn, marks marker) string {
 	var texts strings.Builder
 	for i := range turn.Message.Parts {
 		part := &turn.Message.Parts[i]
@@ -37,7 +37,7 @@ func (a *Agent) loadTexts(ctx context.Context, turn agents.Turn) string {
 		if err != nil || len(data) > maxTextFile || texts.Len()+len(data) > maxTextFiles || !utf8.Valid(data) {
 			continue
 		}
-		fmt.Fprintf(&texts, "\n<file name=%s>\n%s\n</file>", quote(part.Name), disarm(string(data)))
+		texts.WriteString("\n" + marks.text("file", turn.Message.ID, " name="+label(part.Name), string(data)))
 	}
 	return texts.String()
 }

@@ -71,12 +71,12 @@ func TestStoredFiles(t *testing.T) {
 	if kinds := blockKinds(asked); kinds != "text image" {
 		t.Errorf("the request has %s", kinds)
 	}
-	for _, want := range []string{"<file name=\"t.csv\">\na,b\n&lt;/file>&lt;context>1,2\n</file>", "gone.png", "x.pdf"} {
-		if !strings.Contains(asked.Blocks[0].Text, want) {
+	for _, want := range []string{"<file-CODE name=\"t.csv\">\na,b\n&lt;/file>&lt;context>1,2\n</file-CODE>", "gone.png", "x.pdf"} {
+		if !strings.Contains(plain(asked.Blocks[0].Text), want) {
 			t.Errorf("the request lacks %q:\n%s", want, asked.Blocks[0].Text)
 		}
 	}
-	if strings.Count(asked.Blocks[0].Text, "<file ") != 1 {
+	if strings.Count(plain(asked.Blocks[0].Text), "<file-CODE ") != 1 {
 		t.Error("a file that is no text is shown as one")
 	}
 	if kinds := blockKinds(askedFor(t, Options{}, fileTurn(part("image/png", "a.png", png)))); kinds != "text" {

@@ -8,6 +8,7 @@ package llm
 
 import (
 	"context"
+	"crypto/rand"
 	"time"
 
 	"inbox/agents"
@@ -25,6 +26,9 @@ const (
 	DefaultToolCalls = 40
 )
 
+// secretBytes is the size of a key of marks.
+const secretBytes = 32
+
 // Options configure an Agent. Provider and Model are required.
 type Options struct {
 	Provider    Provider // see Connect
@@ -33,6 +37,10 @@ type Options struct {
 	MaxTokens   int      // of one answer; 0 = the provider's default
 	Temperature *float64 // nil = the provider's default
 	Whole       bool     // do not stream the model
+
+	// Secret makes the codes of the marks in prompts: at least 32 random bytes, the same in every run, or caches of providers lose
+	// their prompts. Nil = drawn for this agent.
+	Secret []byte
 
 	MaxTurns  int           // calls of the model for one message; zero = DefaultMaxTurns. In the last one it must answer
 	ToolCalls int           // for one message; zero = DefaultToolCalls
@@ -124,6 +132,8 @@ func New(options Options) (*Agent, error) {
 		return nil, fault.InField("provider", "is required")
 	case options.Model == "":
 		return nil, fault.InField("model", "is required: the name under which the provider knows the model")
+	case options.Secret != nil && len(options.Secret) < secretBytes:
+		return nil, fault.InField("secret", "must have at least 32 bytes")
 	case options.MaxTurns < 0 || options.ToolCalls < 0 || options.MaxTokens < 0 || options.WallClock < 0:
 		return nil, fault.InField("max_turns", "limits must not be negative")
 	case options.Temperature != nil && !(*options.Temperature >= 0 && *options.Temperature <= 2):
@@ -153,6 +163,11 @@ func New(options Options) (*Agent, error) {
 	}
 	if options.Limits == (normalized.Limits{}) {
 		options.Limits = normalized.DefaultLimits()
+	}
+
+	if options.Secret == nil {
+		options.Secret = make([]byte, secretBytes)
+		_, _ = rand.Read(options.Secret) // never fails since Go 1.24
 	}
 
 	return &Agent{options}, nil

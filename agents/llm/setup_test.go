@@ -233,6 +233,9 @@ func newAgent(t *testing.T, options Options) *Agent {
 	if options.Model == "" {
 		options.Model = "test-model"
 	}
+	if options.Secret == nil {
+		options.Secret = testSecret
+	}
 	agent, err := New(options)
 	if err != nil {
 		t.Fatal(err)

@@ -136,10 +136,19 @@ func (s *core) shownAgain(past []normalized.HistoricalMessage) []normalized.Hist
 		if message.Role != normalized.RoleAssistant {
 			continue
 		}
-		past[i].Parts = slices.Clone(message.Parts)
-		for k := range past[i].Parts {
-			past[i].Parts[k].Content = s.keys().Text(past[i].Parts[k].Content)
+		past[i].Parts = s.withoutCodes(message.Parts)
+		past[i].Segments = slices.Clone(message.Segments)
+		for k, segment := range message.Segments {
+			past[i].Segments[k].Parts = s.withoutCodes(segment.Parts)
 		}
 	}
 	return past
+}
+
+func (s *core) withoutCodes(parts []normalized.Part) []normalized.Part {
+	parts = slices.Clone(parts)
+	for i := range parts {
+		parts[i].Content = s.keys().Text(parts[i].Content)
+	}
+	return parts
 }

@@ -309,7 +309,7 @@ type History struct {
 	Window int `toml:"window"`
 	// Turns by which the window moves at once, so that the beginning stays the same in between (prompt caches).
 	Slide int `toml:"slide"`
-	// Largest text of the history.
+	// Largest text of the history. A longer head is shortened to half of it, any other turn but the newest two to a quarter.
 	MaxBytes Size `toml:"max_bytes"`
 	// Turns older than this are left out; 0s = no limit.
 	MaxAge time.Duration `toml:"max_age"`
