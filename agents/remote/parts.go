@@ -280,7 +280,7 @@ func blankSeams(run a2a.ContentParts) (count int) {
 	return count
 }
 
-// splitsWord reports whether the end of one text and the begin of the next would be one word.
+// splitsWord reports whether the end of one text and the start of the next would be one word.
 func splitsWord(before, after *a2a.Part) bool {
 	last, _ := utf8.DecodeLastRuneInString(before.Text())
 	first, _ := utf8.DecodeRuneInString(after.Text())
