@@ -28,7 +28,7 @@ func (a *Agent) Handle(ctx context.Context, turn agents.Turn) iter.Seq2[normaliz
 	return func(yield func(normalized.Delta, error) bool) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		answer := &answer{yield: yield, enough: cancel, limits: a.options.Limits}
+		answer := &answer{yield: yield, enough: cancel, limits: a.options.Limits, room: newMeter(a.options.Limits)}
 		err := a.answer(ctx, turn, answer)
 		if err != nil && !answer.stopped {
 			yield(normalized.Delta{}, err)

@@ -6,12 +6,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/value"
+	"inbox/internal/clip"
 	"inbox/normalized"
 )
 
@@ -129,17 +131,45 @@ func (r *eventReader) line() error {
 // maxToolParts is how many tool calls an answer shows: a few parts stay free for what it says.
 const maxToolParts = 56
 
+// meter is what an answer may still hold. Writers ask it before they add, the stream and the final response alike, so that
+// a run whose tools ran never fails because its answer is too large (message contract, section 1).
+type meter struct {
+	parts, texts, tools int // parts, bytes of texts and bytes of tool calls that are free
+}
+
+func newMeter(limits normalized.Limits) meter {
+	if limits == (normalized.Limits{}) {
+		limits = normalized.DefaultLimits()
+	}
+	return meter{parts: min(limits.Parts, maxToolParts), texts: limits.Text, tools: limits.Document / 2}
+}
+
+// take uses some of what is free, or nothing where that is not enough.
+func take(free *int, wanted int) bool {
+	if wanted > *free {
+		return false
+	}
+	*free -= wanted
+	return true
+}
+
 // answer streams what grows, and knows what the fold of it is so far.
 type answer struct {
 	yield   func(normalized.Delta, error) bool
 	enough  context.CancelCauseFunc
 	limits  normalized.Limits
+	room    meter
 	stopped bool // no more is wanted: yield must not be called again
 
-	parts  []normalized.Part
-	open   bool // the last part is a text that grows
-	buffer strings.Builder
-	calls  map[string]int // id → place of the tool call
+	parts   []normalized.Part
+	open    bool // the last part is a text that grows
+	unbegun bool // the growing text is not in the stream
+	muted   bool // the rest of the growing text is not in the stream
+	hidden  bool // something is not in the stream: the final response replaces it
+	buffer  strings.Builder
+	calls   map[string]int  // id → place of the tool call
+	unseen  map[string]bool // ids of the tool calls that are not in the stream
+	left    map[string]bool // ids of the tool calls for which the answer has no room
 }
 
 func (a *answer) emit(delta normalized.Delta) {
@@ -162,11 +192,19 @@ func (a *answer) text(piece string) {
 		a.open = true
 		a.buffer.Reset()
 		a.parts = append(a.parts, normalized.Markdown(""))
-		begun := normalized.Markdown("")
-		a.emit(normalized.Delta{Kind: normalized.DeltaPartBegin, Part: &begun})
+		a.unbegun = !take(&a.room.parts, 1)
+		a.muted = a.unbegun
+		if !a.unbegun {
+			begun := normalized.Markdown("")
+			a.emit(normalized.Delta{Kind: normalized.DeltaPartBegin, Part: &begun})
+		}
 	}
 
 	a.buffer.WriteString(piece)
+	if a.muted || a.buffer.Len() > a.limits.TextPart || !take(&a.room.texts, len(piece)) {
+		a.muted, a.hidden = true, true
+		return
+	}
 	a.emit(normalized.Delta{Kind: normalized.DeltaText, Text: piece})
 }
 
@@ -175,24 +213,37 @@ func (a *answer) end() {
 	if a.open {
 		a.open = false
 		a.parts[len(a.parts)-1].Content = a.buffer.String()
-		a.emit(normalized.Delta{Kind: normalized.DeltaPartEnd})
+		if !a.unbegun {
+			a.emit(normalized.Delta{Kind: normalized.DeltaPartEnd})
+		}
 	}
 }
 
 // begin shows a tool call. Parameters are those that may be shown.
 func (a *answer) begin(id, name string, parameters any) {
 	a.end()
-	if _, again := a.calls[id]; again || len(a.calls) >= maxToolParts {
+	if _, again := a.calls[id]; again || a.left[id] {
+		return
+	}
+	if len(a.calls) >= min(maxToolParts, a.limits.Parts) {
+		if a.left == nil {
+			a.left = map[string]bool{}
+		}
+		a.left[id], a.hidden = true, true
 		return
 	}
 
 	if a.calls == nil {
-		a.calls = map[string]int{}
+		a.calls, a.unseen = map[string]int{}, map[string]bool{}
 	}
 
 	part := normalized.Part{Kind: normalized.PartToolCall, ID: id, Name: name, Args: a.bounded(parameters)}
 	a.calls[id] = len(a.parts)
 	a.parts = append(a.parts, part)
+	if !take(&a.room.parts, 1) {
+		a.unseen[id], a.hidden = true, true
+		return
+	}
 	a.emit(normalized.Delta{Kind: normalized.DeltaToolCallStart, Part: &part})
 }
 
@@ -212,7 +263,9 @@ func (a *answer) finish(id string, result map[string]any) {
 	}
 
 	a.parts[at] = part
-	a.emit(normalized.Delta{Kind: normalized.DeltaToolCallEnd, Part: &part})
+	if !a.unseen[id] {
+		a.emit(normalized.Delta{Kind: normalized.DeltaToolCallEnd, Part: &part})
+	}
 }
 
 // cited are the citations of a result beside it; nil without any.
@@ -221,7 +274,7 @@ func (a *answer) cited(result map[string]any) json.RawMessage {
 	if len(citations) == 0 {
 		return nil
 	}
-	if text := value.EncodeText(map[string]any{tool.CitationsKey: citations}); len(text) <= a.limits.ToolJSON {
+	if text := value.EncodeText(map[string]any{tool.CitationsKey: citations}); len(text) <= a.limits.ToolJSON && take(&a.room.tools, len(text)) {
 		return json.RawMessage(text)
 	}
 	return nil
@@ -243,7 +296,7 @@ func marked(object map[string]any, name string) bool {
 // bounded writes a value that fits into a tool call.
 func (a *answer) bounded(given any) json.RawMessage {
 	text := value.EncodeText(given)
-	if len(text) > a.limits.ToolJSON {
+	if len(text) > a.limits.ToolJSON || !take(&a.room.tools, len(text)) {
 		text = value.EncodeText(map[string]any{"truncated": true, "original_bytes": len(text)})
 	}
 	return json.RawMessage(text)
@@ -288,19 +341,50 @@ func (a *answer) close(response normalized.Response, text string) {
 		}
 	}
 
+	var said []normalized.Part
 	if text != "" {
-		wanted = append(wanted, normalized.Markdown(text))
+		said = append(said, normalized.Markdown(a.clipped(text)))
 	}
+	said = append(said, response.Parts...)
 
-	wanted = append(wanted, response.Parts...)
-	if same && len(response.Parts) == 0 && sameTexts(a.parts, text) {
+	if same && !a.hidden && len(response.Parts) == 0 && sameTexts(a.parts, text) {
 		response.Parts = nil
 		a.emit(normalized.Delta{Kind: normalized.DeltaStatus, Response: &response})
 		return
 	}
 
-	response.Parts = wanted
+	response.Parts = append(a.fitting(wanted, len(said)), said...)
 	a.emit(normalized.Delta{Kind: normalized.DeltaResponse, Response: &response})
+}
+
+// fitting returns the tool calls for which there is room beside the other parts, and says how many there are more.
+func (a *answer) fitting(calls []normalized.Part, others int) []normalized.Part {
+	most := max(0, a.limits.Parts-others)
+	missing := len(a.left)
+	if len(calls)+min(missing, 1) > most {
+		kept := max(0, most-1)
+		missing += len(calls) - kept
+		calls = calls[:kept]
+	}
+	if missing == 0 || most == 0 {
+		return calls
+	}
+
+	line := fmt.Sprintf("(%d more tool calls are not shown.)", missing)
+	if missing == 1 {
+		line = "(One more tool call is not shown.)"
+	}
+	return append(calls, normalized.Text(line))
+}
+
+// clipped returns as much of a text as a part may hold, and says how much is missing.
+func (a *answer) clipped(text string) string {
+	if len(text) <= a.limits.TextPart {
+		return text
+	}
+	const line = 64 // bytes of the sentence at the end
+	kept := clip.Bytes(text, max(0, a.limits.TextPart-line))
+	return kept + fmt.Sprintf("\n\n(%d more bytes are not shown.)", len(text)-len(kept))
 }
 
 // sameTexts reports whether the one text that was streamed is the wanted one and stands last.

@@ -220,21 +220,34 @@ type Usage struct {
 // maxNameBytes is the longest name of a tool that both APIs take.
 const maxNameBytes = 64
 
-// toolNames translates between the names of declarations and those that a model may use.
+// toolNames is the registry of a run: it translates between the names of declarations and those that a model may use.
 type toolNames struct {
-	set  tool.Declarations
-	long map[string]string // shortened name → safe name
+	set   tool.Declarations
+	wire  map[string]string // canonical name → name for the model
+	known map[string]string // name for the model → name for the loop, where it is not the safe name
 }
 
+// newToolNames gives each tool its own name. Tools whose names are the same to a provider, which may not tell case apart, all get
+// a suffix of their canonical name, so that the order of declaration does not matter.
 func newToolNames(set tool.Declarations) toolNames {
-	names := toolNames{set: set}
+	names := toolNames{set: set, wire: map[string]string{}, known: map[string]string{}}
+	claims := map[string]int{}
 	for _, declaration := range set.List() {
-		if safe := declaration.SafeName(); wireName(safe) != safe {
-			if names.long == nil {
-				names.long = map[string]string{}
-			}
-			names.long[wireName(safe)] = safe
+		claims[strings.ToLower(wireName(declaration.SafeName()))]++
+	}
+
+	for _, declaration := range set.List() {
+		safe := declaration.SafeName()
+		wire := wireName(safe)
+		switch {
+		case claims[strings.ToLower(wire)] > 1:
+			sum := sha256.Sum256([]byte(declaration.Name()))
+			wire = wire[:min(len(wire), maxNameBytes-9)] + "_" + hex.EncodeToString(sum[:4])
+			names.known[wire] = declaration.Name()
+		case wire != safe:
+			names.known[wire] = safe
 		}
+		names.wire[declaration.Name()] = wire
 	}
 	return names
 }
@@ -257,7 +270,7 @@ func wireName(safe string) string {
 
 // declared returns the name that the loop knows for the one that the model wrote.
 func (n toolNames) declared(written string) string {
-	if safe, is := n.long[written]; is {
+	if safe, is := n.known[written]; is {
 		return safe
 	}
 	return written
@@ -265,8 +278,8 @@ func (n toolNames) declared(written string) string {
 
 // shown returns the name that the model knows for one of the transcript.
 func (n toolNames) shown(name string) string {
-	if declaration, has := n.set.Get(n.set.Resolve(name)); has {
-		return wireName(declaration.SafeName())
+	if wire, has := n.wire[n.set.Resolve(name)]; has {
+		return wire
 	}
 	return wireName(tool.ProviderSafeName(name))
 }
@@ -276,7 +289,7 @@ func (n toolNames) tools() []Tool {
 	tools := make([]Tool, 0, n.set.Len())
 	for _, declaration := range n.set.List() {
 		tools = append(tools, Tool{
-			Name: wireName(declaration.SafeName()), Description: declaration.Description(), Parameters: declaration.ModelParameters(),
+			Name: n.wire[declaration.Name()], Description: declaration.Description(), Parameters: declaration.ModelParameters(),
 		})
 	}
 	return tools

@@ -220,7 +220,7 @@ func (j *job) metadata(status string) map[string]string {
 		}
 	}
 
-	if calls := len(j.answer.calls); calls > 0 {
+	if calls := len(j.answer.calls) + len(j.answer.left); calls > 0 {
 		shown["tool_calls"] = strconv.Itoa(calls)
 	}
 

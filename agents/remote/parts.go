@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
@@ -221,11 +222,11 @@ func baseType(mediaType string) string {
 	return base
 }
 
-// manyChunks is a number of texts in a row that no one writes as paragraphs of their own.
+// manyChunks is a number of texts in a row that is rather a stream than paragraphs, if there is white space at every other seam.
 const manyChunks = 8
 
 // unchunked puts texts together that are chunks of one: servers keep an artifact that was streamed as one part a chunk.
-// White space at a seam tells chunks from paragraphs.
+// White space at a seam tells chunks from paragraphs. Two words never become one, unless white space is where a long stream has it.
 func unchunked(parts a2a.ContentParts, textType string) (list a2a.ContentParts) {
 	for begin := 0; begin < len(parts); {
 		end := begin + 1
@@ -233,16 +234,16 @@ func unchunked(parts a2a.ContentParts, textType string) (list a2a.ContentParts) 
 			end++
 		}
 
-		if run := parts[begin:end]; chunked(run) {
-			whole := *run[0]
-			var text strings.Builder
-			for _, chunk := range run {
-				text.WriteString(chunk.Text())
+		run := parts[begin:end]
+		blank := blankSeams(run)
+		stream := len(run) >= manyChunks && 2*blank >= len(run)-1
+		for len(run) > 0 {
+			chunks := 1
+			for chunks < len(run) && (stream || blank > 0 && !splitsWord(run[chunks-1], run[chunks])) {
+				chunks++
 			}
-			whole.Content = a2a.Text(text.String())
-			list = append(list, &whole)
-		} else {
-			list = append(list, run...)
+			list = append(list, concatenated(run[:chunks]))
+			run = run[chunks:]
 		}
 
 		begin = end
@@ -250,21 +251,42 @@ func unchunked(parts a2a.ContentParts, textType string) (list a2a.ContentParts) 
 	return list
 }
 
+func concatenated(chunks a2a.ContentParts) *a2a.Part {
+	if len(chunks) == 1 {
+		return chunks[0]
+	}
+	whole := *chunks[0]
+	var text strings.Builder
+	for _, chunk := range chunks {
+		text.WriteString(chunk.Text())
+	}
+	whole.Content = a2a.Text(text.String())
+	return &whole
+}
+
 func isProse(part *a2a.Part) bool {
 	_, isText := part.Content.(a2a.Text)
 	return isText && !asFile(part) && citationIn(part.Metadata) == nil
 }
 
-func chunked(run a2a.ContentParts) bool {
-	if len(run) >= manyChunks {
-		return true
-	}
-
+// blankSeams counts the places with white space between two texts.
+func blankSeams(run a2a.ContentParts) (count int) {
 	for i := 1; i < len(run); i++ {
 		before, after := run[i-1].Text(), run[i].Text()
 		if before != strings.TrimRightFunc(before, unicode.IsSpace) || after != strings.TrimLeftFunc(after, unicode.IsSpace) {
-			return true
+			count++
 		}
 	}
-	return false
+	return count
+}
+
+// splitsWord reports whether the end of one text and the start of the next would be one word.
+func splitsWord(before, after *a2a.Part) bool {
+	last, _ := utf8.DecodeLastRuneInString(before.Text())
+	first, _ := utf8.DecodeRuneInString(after.Text())
+	return isLetter(last) && isLetter(first)
+}
+
+func isLetter(char rune) bool {
+	return unicode.IsLetter(char) || unicode.IsMark(char) || unicode.IsNumber(char)
 }

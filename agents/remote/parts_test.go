@@ -221,7 +221,9 @@ func TestChunksAreOneText(t *testing.T) {
 		"paragraphs":           {[]string{"One.", "Two."}, 2},
 		"white space before":   {[]string{"One", " word"}, 1},
 		"white space behind":   {[]string{"One\n", "word"}, 1},
-		"many without a space": {strings.Split("abcdefgh", ""), 1},
+		"many without a space": {strings.Split("abcdefgh", ""), 8},
+		"tokens of a stream":   {[]string{"Hel", "lo", " wor", "ld,", " this", " is", " one", " text"}, 1},
+		"one seam of three":    {[]string{"One.\n", "Two", "Three"}, 2},
 		"one":                  {[]string{" one "}, 1},
 		"none":                 {nil, 0},
 	}
@@ -256,6 +258,80 @@ func TestStreamedAndStoredAreTheSame(t *testing.T) {
 		want := strings.Join(words, "")
 		if err1 != nil || err2 != nil || len(one) != 1 || len(two) != 1 || one[0].Content != want || two[0].Content != want {
 			t.Fatalf("streamed %v, stored %v, want %q", one, two, want)
+		}
+	})
+}
+
+// TestAppendedPartsKeepTheirKind: words extend words, and nothing but the same document extends a document.
+func TestAppendedPartsKeepTheirKind(t *testing.T) {
+	agent := newAgent(t, "https://a.example/", nil)
+	rapid.Check(t, func(t *rapid.T) {
+		const word, csv, raw, data = 0, 1, 2, 3
+		part := func(kind int, content string) *a2a.Part {
+			switch kind {
+			case csv:
+				return &a2a.Part{Content: a2a.Text(content), MediaType: "text/csv", Filename: "x.csv"}
+			case raw:
+				return &a2a.Part{Content: a2a.Raw(content), MediaType: "image/png", Filename: "x.png"}
+			case data:
+				return a2a.NewDataPart(content)
+			}
+			return a2a.NewTextPart(content)
+		}
+
+		type row struct {
+			kind    int
+			content string
+		}
+		model := map[string][]row{}
+		var ids []string
+		var grown task
+		for range rapid.IntRange(1, 12).Draw(t, "updates") {
+			id := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "artifact")
+			kind := rapid.IntRange(word, data).Draw(t, "kind")
+			content := rapid.StringMatching("[a-z]{1,4}").Draw(t, "content")
+			appended := rapid.Bool().Draw(t, "append")
+			event := &a2a.TaskArtifactUpdateEvent{TaskID: "t", Append: appended, Artifact: &a2a.Artifact{ID: a2a.ArtifactID(id), Parts: a2a.ContentParts{part(kind, content)}}}
+			if err := grown.grow(event, false); err != nil {
+				t.Fatal(err)
+			}
+
+			rows, known := model[id]
+			if !known {
+				ids = append(ids, id)
+			}
+			last := len(rows) - 1
+			switch {
+			case !appended:
+				rows = []row{{kind, content}}
+			case last >= 0 && rows[last].kind == kind && (kind == word || kind == csv):
+				rows[last].content += content
+			default:
+				rows = append(rows, row{kind, content})
+			}
+			model[id] = rows
+		}
+
+		read, err := agent.readArtifacts(context.Background(), nil, grown.artifacts, normalized.MIMEPlain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, want []string
+		for _, p := range read {
+			if p.Kind == normalized.PartText {
+				got = append(got, "text "+p.Content)
+				continue
+			}
+			content, _ := p.BytesRef.Bytes()
+			got = append(got, p.MIME+" "+string(content))
+		}
+		for _, id := range ids {
+			for _, r := range model[id] {
+				want = append(want, []string{"text ", "text/csv ", "image/png ", "application/json "}[r.kind]+map[bool]string{true: `"` + r.content + `"`, false: r.content}[r.kind == data])
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatal(diff)
 		}
 	})
 }

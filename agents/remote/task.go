@@ -163,7 +163,7 @@ func (t *task) add(to *artifact, part *a2a.Part, joins bool) error {
 	}
 
 	text, isText := part.Content.(a2a.Text)
-	if last := len(to.pieces) - 1; joins && isText && last >= 0 && to.pieces[last].text != nil {
+	if last := len(to.pieces) - 1; joins && isText && last >= 0 && to.pieces[last].continues(part) {
 		to.pieces[last].text.WriteString(string(text))
 		return nil
 	}
@@ -179,6 +179,18 @@ func (t *task) add(to *artifact, part *a2a.Part, joins bool) error {
 
 	to.pieces = append(to.pieces, added)
 	return nil
+}
+
+// continues reports whether an appended text is a chunk of the piece: words extend words, and a document that was sent as text is
+// extended by what names the same document. Words never become content of a file.
+func (p *piece) continues(chunk *a2a.Part) bool {
+	if p.text == nil {
+		return false
+	}
+	if !asFile(p.part) {
+		return !asFile(chunk) && (chunk.MediaType == "" || baseType(chunk.MediaType) == baseType(p.part.MediaType)) && citationIn(chunk.Metadata) == nil
+	}
+	return asFile(chunk) && chunk.Filename == p.part.Filename && chunk.MediaType == p.part.MediaType
 }
 
 // whole returns the part as it stands.
