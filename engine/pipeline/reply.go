@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -219,6 +220,9 @@ func (s *replier) storeEnd(
 
 	move := transition.Move(end.turn.ID, end.state, end.reason, at)
 	move.Attempt, move.Unchanged = end.turn.Attempt, record.unchanged(missing)
+	if !slices.ContainsFunc(late, func(event exchange.Event) bool { return event.Kind == exchange.EventDelta }) {
+		move.Before, late = late, nil // one statement
+	}
 	return s.closeRun(ctx, job, record, late, quiet, func(tx Tx) error {
 		moved, err := end.move(ctx, tx, move, plan)
 		if err != nil {

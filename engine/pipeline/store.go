@@ -32,7 +32,8 @@ type Move struct {
 	At      time.Time
 	// Unchanged is when the row has to have been written last, so that nothing was edited meanwhile; zero = whenever.
 	Unchanged time.Time
-	GivenUp   bool // the turn has ended with a question to its asker, who wants no more of it
+	Before    []exchange.Event // rows of the timeline in front of that of the move; no deltas
+	GivenUp   bool             // the turn has ended with a question to its asker, who wants no more of it
 }
 
 // Tx is what the pipeline does inside one transaction.

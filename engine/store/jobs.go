@@ -134,7 +134,7 @@ const releaseJob = `UPDATE jobs SET state = 'ready', attempt = attempt - 1, clai
 //
 // A transaction that leaves several partitions locks them in order of kind and partition.
 const (
-	endJob = `DELETE FROM jobs WHERE id = $1 AND fence = $2 AND state = 'running'{hold partition} RETURNING kind, partition_key`
+	endJob = `DELETE FROM jobs WHERE id = $1 AND fence = $2 AND state = 'running'{hold partition} RETURNING kind, {blocked}`
 
 	buryJob = `UPDATE jobs SET state = 'dead', reason = $3, updated_at = $4, lease_owner = '', lease_until = 0
 		WHERE id = $1 AND fence = $2 AND state = 'running'{hold partition} RETURNING kind, partition_key`

@@ -38,8 +38,8 @@ func TestDatabaseIsPrivate(t *testing.T) {
 				t.Errorf("%s: %s has the mode %v", when, path, info.Mode().Perm())
 			}
 		}
-		if found != 3 {
-			t.Errorf("%s: %d of 3 files are there", when, found)
+		if found != 6 {
+			t.Errorf("%s: %d of 6 files are there", when, found)
 		}
 	}
 

@@ -121,6 +121,8 @@ type dialect struct {
 	countReady   string
 	holdTurn     string // empty = not needed
 	holdTask     string // a condition that holds the task of a new turn; empty = not needed
+	follows      string // whether a new turn may follow others of its task
+	blocked      string // the partition of a job that ended, where others may wait for it; else empty
 	insertTurn   string
 	insertWords  string
 	matchWords   string
@@ -140,7 +142,8 @@ var dialects = map[string]*dialect{database.SQLite: sqliteDialect, database.Post
 // SQLite needs no row locks: it has one writer. Its clock is that of the process, so that the times in statements and those
 // in the program are of one clock.
 var sqliteDialect = newDialect(dialect{
-	now: database.SQLiteNow, counts: true,
+	now: database.SQLiteNow, counts: true, follows: followsInTask,
+	blocked:     `CASE WHEN EXISTS (SELECT 1 FROM jobs b WHERE b.partition_key = jobs.partition_key AND b.partition_key <> '' AND b.state <> 'dead' AND b.state = 'blocked') THEN partition_key ELSE '' END`,
 	insertWords: sqliteInsertWords, matchWords: sqliteMatchWords, matchQuery: searchQuery.sqlite, testWords: searchQuery.sqliteTest, wordRow: searchWords.sqlite,
 }, "", "", "")
 
@@ -148,6 +151,8 @@ var sqliteDialect = newDialect(dialect{
 var postgresDialect = newDialect(dialect{
 	now:         "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000 AS BIGINT)",
 	claimShares: claimShares,
+	follows:     inTask,
+	blocked:     "partition_key", // it took its view of the rows before it waited for the lock of the partition
 	holdTask:    ` AND pg_advisory_xact_lock(hashtextextended(CAST($12 AS TEXT) || CAST($13 AS TEXT), 0)) IS NOT NULL`,
 	holdTurn:    `SELECT id FROM turns WHERE id = $1 FOR NO KEY UPDATE`,
 	insertWords: postgresInsertWords, matchWords: postgresMatchWords, matchQuery: searchQuery.postgres, testWords: searchQuery.postgresTest, wordRow: searchWords.postgres,
@@ -155,9 +160,9 @@ var postgresDialect = newDialect(dialect{
 }, " FOR SHARE", " FOR UPDATE SKIP LOCKED", andHoldPartition)
 
 func newDialect(d dialect, lockShared, skipLocked, holdPartition string) *dialect {
-	words := strings.NewReplacer("{lock shared}", lockShared, "{skip locked}", skipLocked, "{hold partition}", holdPartition, "{now}", d.now)
+	words := strings.NewReplacer("{lock shared}", lockShared, "{skip locked}", skipLocked, "{hold partition}", holdPartition, "{now}", d.now, "{blocked}", d.blocked)
 	d.insertJob, d.insertLeased = words.Replace(insertJob), words.Replace(insertLeased)
-	d.insertTurn = strings.ReplaceAll(insertTurn, "{hold task}", d.holdTask)
+	d.insertTurn = strings.NewReplacer("{hold task}", d.holdTask, "{follows}", d.follows).Replace(insertTurn)
 	d.returnJob, d.releaseJob = words.Replace(returnJob), words.Replace(releaseJob)
 	d.endJob, d.buryJob, d.removeWaiting, d.removeJobs = words.Replace(endJob), words.Replace(buryJob), words.Replace(removeWaiting), words.Replace(removeJobs)
 	d.selectBlocked = words.Replace(selectBlocked)

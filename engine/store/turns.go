@@ -29,7 +29,14 @@ const insertTurn = `INSERT INTO turns (id, agent, recipient, received_via, princ
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, '', $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33,
 	CASE WHEN $13 <> ''{hold task} THEN 1 ELSE 0 END,
 	CASE WHEN $13 <> '' AND EXISTS (SELECT 1 FROM watches w WHERE w.owner_key = $12 AND w.reference_key = $13) THEN 1 ELSE 0 END)
-	ON CONFLICT (native_key, sender_key) DO NOTHING`
+	ON CONFLICT (native_key, sender_key) DO NOTHING RETURNING {follows}`
+
+// inTask is whether a new turn may follow others of its task. SQLite has one writer and knows; PostgreSQL took its view of the rows before
+// it waited for the one that holds the task.
+const (
+	inTask        = `CASE WHEN reference_key <> '' THEN 1 ELSE 0 END`
+	followsInTask = `(reference_key <> '' AND EXISTS (SELECT 1 FROM turns n WHERE n.owner_key = turns.owner_key AND n.reference_key = turns.reference_key AND n.reference_key <> '' AND n.id <> turns.id))`
+)
 
 // The turn before in the same task is in the index that finds it by its reference. A turn may be stored behind one with a later id.
 const supersedeTurns = `UPDATE turns SET latest = 0 WHERE owner_key = $1 AND reference_key = $2 AND reference_key <> '' AND latest = 1
@@ -50,11 +57,12 @@ func (t turnTx) InsertTurn(
 		return exchange.TurnRecord{}, false, err
 	}
 
-	inserted, err := t.sql.Change(ctx, t.dialect.insertTurn, arguments...)
+	var follows int64
+	inserted, err := first(ctx, t.sql, t.dialect.insertTurn, arguments, &follows)
 	if err != nil {
 		return exchange.TurnRecord{}, false, err
 	}
-	if inserted == 0 {
+	if !inserted {
 		stored, err := t.sameTurn(ctx, turn)
 		return stored, false, err
 	}
@@ -62,7 +70,7 @@ func (t turnTx) InsertTurn(
 	if err := t.insertParties(ctx, turn); err != nil {
 		return exchange.TurnRecord{}, false, err
 	}
-	if turn.Reference != "" {
+	if follows != 0 {
 		if err := t.sql.Do(ctx, supersedeTurns, ownerKey(turn), hashKey(turn.Reference)); err != nil {
 			return exchange.TurnRecord{}, false, err
 		}
@@ -200,8 +208,8 @@ func (t turnTx) moveTurn(ctx context.Context, move pipeline.Move, more string, v
 	}
 
 	t.wake(ChannelTurn, move.ID)
-	body := stateBody(move.Reason, move.Attempt)
-	if err := t.appendEvent(ctx, move.ID, "turn."+move.To, body, micros(move.At)); err != nil || watched == 0 {
+	own := exchange.Event{Kind: "turn." + move.To, Body: []byte(stateBody(move.Reason, move.Attempt)), At: move.At}
+	if err := t.appendEvents(ctx, move.ID, append(slices.Clip(move.Before), own)); err != nil || watched == 0 {
 		return err == nil, err
 	}
 
@@ -358,6 +366,11 @@ func (t turnTx) RepeatTurn(ctx context.Context, turn exchange.TurnRecord, reason
 const appendEvent = `INSERT INTO events (turn_id, seq, kind, body, at)
 	SELECT $1, COALESCE(MAX(seq), 0) + 1, $2, $3, $4 FROM events WHERE turn_id = $1`
 
+// appendTwoEvents counts once: a run of which nothing was written yet begins and ends in one statement.
+const appendTwoEvents = `INSERT INTO events (turn_id, seq, kind, body, at)
+	SELECT CAST($1 AS TEXT), s.seq + 1, CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS BIGINT) FROM (SELECT COALESCE(MAX(seq), 0) AS seq FROM events WHERE turn_id = $1) AS s
+	UNION ALL SELECT CAST($1 AS TEXT), s.seq + 2, CAST($5 AS TEXT), CAST($6 AS TEXT), CAST($7 AS BIGINT) FROM (SELECT COALESCE(MAX(seq), 0) AS seq FROM events WHERE turn_id = $1) AS s`
+
 // appendDelta writes none to a turn that has ended: an agent on another node may speak for a moment after its run was stopped,
 // and what was said in it was perhaps deleted by then. Nor to one that an operator has taken over from a run.
 const appendDelta = appendEvent + ` HAVING EXISTS (SELECT 1 FROM turns
@@ -367,9 +380,6 @@ const appendDelta = appendEvent + ` HAVING EXISTS (SELECT 1 FROM turns
 // appendEvent writes the next row of a timeline. The caller holds the turn's row, so that no other transaction
 // counts at the same time.
 func (t *transaction) appendEvent(ctx context.Context, turnID, kind, body string, at int64) error {
-	if kind == exchange.EventDelta {
-		return t.sql.Do(ctx, appendDelta, turnID, kind, body, at)
-	}
 	return t.sql.Do(ctx, appendEvent, turnID, kind, body, at)
 }
 
@@ -391,17 +401,38 @@ func (t *transaction) AppendEvents(ctx context.Context, turnID string, events []
 		return err
 	}
 
-	for _, event := range events {
-		at := micros(event.At)
-		if at == 0 {
-			at = t.nowMicros()
+	t.wake(ChannelTurn, turnID)
+	return t.appendEvents(ctx, turnID, events)
+}
+
+// appendEvents writes two rows that are no deltas with one statement.
+func (t *transaction) appendEvents(ctx context.Context, turnID string, events []exchange.Event) error {
+	for len(events) > 0 {
+		count := 1
+		if len(events) > 1 && events[0].Kind != exchange.EventDelta && events[1].Kind != exchange.EventDelta {
+			count = 2
 		}
-		if err := t.appendEvent(ctx, turnID, event.Kind, cleaned(string(event.Body)), at); err != nil {
+
+		arguments := []any{turnID}
+		for _, event := range events[:count] {
+			at := micros(event.At)
+			if at == 0 {
+				at = t.nowMicros()
+			}
+			arguments = append(arguments, event.Kind, cleaned(string(event.Body)), at)
+		}
+		query := appendEvent
+		switch {
+		case count == 2:
+			query = appendTwoEvents
+		case events[0].Kind == exchange.EventDelta:
+			query = appendDelta
+		}
+		if err := t.sql.Do(ctx, query, arguments...); err != nil {
 			return err
 		}
+		events = events[count:]
 	}
-
-	t.wake(ChannelTurn, turnID)
 	return nil
 }
 
