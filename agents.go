@@ -397,7 +397,7 @@ func (b *builder) newLLM(entry config.Agent) (agents.Agent, error) {
 		Provider: provider, Secret: b.tokenKey, Model: table.Model, System: table.System, MaxTokens: table.MaxTokens, MaxTurns: table.MaxTurns,
 		ToolCalls: cmp.Or(table.Budgets.ToolCalls, table.MaxToolCalls), WallClock: cmp.Or(table.Budgets.WallClock, table.WallClock),
 		Budgets: budgets(table.Budgets), Rules: rules(table.ToolCallRules), Hooks: hooks, Temperature: table.Temperature, Whole: !table.Streaming,
-		Tools: tools, Approvals: llm.ByDemand{Tools: tools, Claims: b.store.State()},
+		Tools: tools, Approvals: llm.ByDemand{Tools: tools, Claims: b.store.State(), Secret: b.tokenKey},
 		Compaction: b.compaction(table.Compaction), Actions: actions(table.Actions), Price: llm.Price(table.Price),
 		ToolPolicy: toolPolicy(table.ToolPolicy, entry.ClientTools),
 		Files:      b.blobs, Client: b.client, Limits: b.limits(),

@@ -189,9 +189,6 @@ func decodeBase64(text string) ([]byte, error) {
 	return base64.RawURLEncoding.DecodeString(text)
 }
 
-// shortDetails is how long details may be that are shown at once, in bytes.
-const shortDetails = 2000
-
 // component returns the page that shows the demand: an approver reads something else than the asker of a demand, and so does the person who
 // logged in for the asker.
 func (v policyPage) component() templ.Component {
@@ -215,9 +212,6 @@ func (v policyPage) Details() string {
 	}
 	return indented(v.Preview)
 }
-
-// Short reports whether the details are shown without a click.
-func (v policyPage) Short() bool { return len(v.Preview) <= shortDetails }
 
 // approvalOutcome returns the words for an approval that cannot be decided any more.
 func approvalOutcome(ctx context.Context, d Demand) (state, detail string) {

@@ -274,12 +274,8 @@ func approvalPage(v policyPage) templ.Component {
 				page.Component(ctx, " <div class=\"card asked\">", design.Untrusted(orElse(v.Draft, v.Summary)))
 				page.Fixed("</div>")
 				if details := v.Details(); details != "" {
-					page.Fixed("<details class=\"fold\"")
-					if v.Short() {
-						page.Fixed(" open")
-					}
-					page.Escaped("><summary>", text(ctx, "What would be done"))
-					page.Escaped("</summary><pre class=\"code\" tabindex=\"0\">", design.Visible(details))
+					page.Escaped("<details class=\"fold\" open><summary>", text(ctx, "What would be done"))
+					page.Escaped("</summary><pre class=\"code wrap\" tabindex=\"0\">", design.Visible(details))
 					page.Fixed("</pre></details>")
 				}
 				page.Fixed(" <dl class=\"facts\">")

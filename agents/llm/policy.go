@@ -2,10 +2,15 @@ package llm
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
+	"sync"
 	"time"
 
 	"inbox/agents"
@@ -194,7 +199,16 @@ type Claims interface {
 type ByDemand struct {
 	Tools  []Tools
 	Claims Claims
+
+	// Secret is the key of the names of calls, at least 32 bytes, the same on all nodes: a tool that makes its own question cannot have another call run,
+	// and no one can try out what is redacted. nil = a key of this process, so that nothing it asked is called after its end.
+	Secret []byte
 }
+
+var processSecret = sync.OnceValue(func() []byte { return []byte(rand.Text() + rand.Text()) })
+
+// maxApproved bounds the arguments of a call that a person decides about, as JSON: a demand has room for them (policypart.MaxBytes).
+const maxApproved = policypart.MaxBytes - 16<<10
 
 const (
 	claimNamespace = "agents.approved"                   // hash of action and grant → the mark of its beginning
@@ -206,7 +220,7 @@ func (b ByDemand) Ask(_ context.Context, turn agents.Turn, proposal loop.Proposa
 	prepared := proposal.PreparedToolCall
 	name := value.Text(prepared["tool_name"])
 	redacted := tool.RedactParameters(proposal.Parameters, proposal.ToolDeclaration)
-	action := callOf(turn, proposal.ToolCallID, name, prepared["parameters"])
+	action := b.nameOf(turn, proposal.ToolCallID, name, prepared["parameters"])
 	payload := map[string]any{
 		"action_id": action, "kind": "tool_call", "preview": map[string]any{"tool_name": name, "parameters": redacted},
 		"apply_input": map[string]any{"tool_name": name, "parameters": prepared["parameters"]},
@@ -216,7 +230,10 @@ func (b ByDemand) Ask(_ context.Context, turn agents.Turn, proposal loop.Proposa
 		"idempotency_key": tool.Call{Name: name, Parameters: value.Assoc(prepared["parameters"]), Context: map[string]any{"run_id": turn.ID}}.IdempotencyKey(),
 	}
 
-	summary := fmt.Sprintf("The agent wants to use %s with %s.", quote(name), value.EncodeText(redacted))
+	if size := len(value.EncodeText(redacted)); size > maxApproved {
+		return nil, fmt.Errorf("the arguments have %d bytes, and an approver can be shown at most %d", size, maxApproved)
+	}
+	summary := fmt.Sprintf("The agent wants to use %s.", quote(name))
 	return envelope.NewApprovalRequired(summary, payload, map[string]any{"tool_call_id": proposal.ToolCallID}).Value(), nil
 }
 
@@ -250,7 +267,7 @@ func (b ByDemand) Settle(ctx context.Context, turn agents.Turn, waiting Waiting)
 	}
 	if !granted.Covers(policypart.Use{
 		Purpose: policypart.PurposeApproval, Subject: turn.Message.Sender.Principal(), Agent: turn.Agent, At: time.Now(),
-		Digest: callOf(turn, waiting.CallID, value.Text(input["tool_name"]), input["parameters"]),
+		Digest: b.nameOf(turn, waiting.CallID, value.Text(input["tool_name"]), input["parameters"]),
 	}) {
 		return map[string]any{"success": false, "error": "What was approved is not this call.", "error_type": "approval_mismatch"}, nil
 	}
@@ -271,9 +288,15 @@ func (b ByDemand) Settle(ctx context.Context, turn agents.Turn, waiting Waiting)
 	return b.call(ctx, turn, waiting, input)
 }
 
-// callOf names a call of a tool: the digest of all that its approver decides about.
-func callOf(turn agents.Turn, callID, name string, parameters any) string {
-	return tool.Hash(map[string]any{"turn": turn.ID, "call": callID, "tool": name, "parameters": parameters})
+// nameOf names a call of a tool: the keyed digest of all that its approver decides about, with what is redacted for them.
+func (b ByDemand) nameOf(turn agents.Turn, callID, name string, parameters any) string {
+	key := b.Secret
+	if key == nil {
+		key = processSecret()
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte("approved call " + tool.Hash(map[string]any{"turn": turn.ID, "call": callID, "tool": name, "parameters": parameters})))
+	return "hmac-sha256:" + hex.EncodeToString(mac.Sum(nil))
 }
 
 // approvedAction returns the action that a resolution is about; empty where it is about something else than an approval.

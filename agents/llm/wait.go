@@ -116,9 +116,11 @@ func demand(waiting *Waiting) *policypart.Part {
 	}
 
 	payload := value.Assoc(waiting.Request["payload"])
-	data := value.EncodeText(map[string]any{
-		"action_id": value.Text(payload["action_id"]), "tool_name": waiting.ToolName, "tool_call_id": waiting.CallID,
-	})
+	asked := map[string]any{"action_id": value.Text(payload["action_id"]), "tool_name": waiting.ToolName, "tool_call_id": waiting.CallID}
+	if preview, is := value.Object(payload["preview"]); is { // the call itself, without its secrets
+		asked["preview"] = preview["parameters"]
+	}
+	data := value.EncodeText(asked)
 
 	return &policypart.Part{
 		Kind: policypart.ConsentRequired, Code: CodeApproval, Title: "Approval needed", Message: firstRunes(summary, 2000),

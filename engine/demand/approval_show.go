@@ -49,23 +49,32 @@ func (a *approvals) Told(i policypart.Issuance) normalized.Response {
 func toldLines(i policypart.Issuance, kept notes) []string {
 	var lines []string
 	if kept.Draft != nil {
-		lines = append(lines, "The answer:", indented(beginning(draftText(kept.Draft.Response), toldDraft)))
+		lines = append(lines, "The answer:", indented(beginning(seen(draftText(kept.Draft.Response)), toldDraft)))
 	} else {
 		asked := i.Part.Approval()
-		lines = append(lines, "What: "+beginning(oneLine(asked.Summary), toldSummary))
+		lines = append(lines, "What: "+beginning(oneLine(seen(asked.Summary)), toldSummary))
 		if asked.Tool != "" {
-			lines = append(lines, "Tool: "+beginning(oneLine(asked.Tool), toldQuestion))
+			lines = append(lines, "Tool: "+beginning(oneLine(seen(asked.Tool)), toldQuestion))
 		}
-		if shown := firstPresent(asked.Preview, asked.ApplyInput); shown != nil {
-			lines = append(lines, "Details:", indented(beginning(jsonText(shown), toldPreview)))
+		for _, one := range []struct {
+			name  string
+			value json.RawMessage
+		}{{"Details:", asked.Preview}, {"What the tool gets:", asked.ApplyInput}} {
+			if len(one.value) > 0 {
+				lines = append(lines, one.name, indented(beginning(document(one.value), toldPreview)))
+			}
 		}
 	}
 
-	lines = append(lines, "Asked by: "+askerOf(i, kept))
+	lines = append(lines, "Asked by: "+seen(askerOf(i, kept)))
 	if kept.Question != "" {
-		lines = append(lines, "The message begins: “"+beginning(oneLine(kept.Question), toldQuestion)+"”")
+		lines = append(lines, "The message begins: “"+beginning(oneLine(seen(kept.Question)), toldQuestion)+"”")
 	}
 
+	if !shownWhole(i, kept) {
+		return append(lines, fmt.Sprintf("This message does not show all of it. Read all of it on the page, and approve it there with the code %s; "+
+			"the word approve is not taken in a message. To deny it, answer with the one word deny. %s", codeOf(i), toAgentHint))
+	}
 	return append(lines, fmt.Sprintf("Answer this message with the one word approve or deny. "+
 		"Anywhere else, and on the page, add the code: approve %s. %s", codeOf(i), toAgentHint))
 }
@@ -83,15 +92,6 @@ func indented(text string) string { return "| " + strings.ReplaceAll(text, "\n",
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-func firstPresent(values ...json.RawMessage) json.RawMessage {
-	for _, value := range values {
-		if len(value) > 0 {
-			return value
-		}
-	}
-	return nil
-}
-
 // jsonText writes JSON for people: a text as it is, anything else indented.
 func jsonText(value json.RawMessage) string {
 	var text string
@@ -108,21 +108,32 @@ func jsonText(value json.RawMessage) string {
 // draftText writes an answer as text, with the names of what else is in it.
 func draftText(response normalized.Response) string {
 	text := normalized.PlainText(response.Parts)
-	if others := slices.Concat(response.To, response.Cc); len(others) > 0 {
-		text += "\n[also to " + strings.Join(others, ", ") + "]"
+	if others := slices.Concat(response.To, response.Cc); len(others) > 0 { // first, so that no text hides it
+		text = "[also to " + strings.Join(others, ", ") + "]\n" + text
 	}
 	return strings.TrimSpace(text)
+}
+
+// decidedAbout is the document of an approval for a page that shows one: what would be done, and what the tool gets where both are told.
+func decidedAbout(asked policypart.Approval) json.RawMessage {
+	switch {
+	case len(asked.ApplyInput) == 0:
+		return arranged(asked.Preview)
+	case len(asked.Preview) == 0:
+		return arranged(asked.ApplyInput)
+	}
+	return arranged(json.RawMessage(jsonOf(map[string]json.RawMessage{"preview": asked.Preview, "apply_input": asked.ApplyInput})))
 }
 
 // showApproval fills in the page of an approver.
 func showApproval(view *View, i policypart.Issuance, kept notes) {
 	asked := i.Part.Approval()
-	view.Tool, view.Preview, view.Question = asked.Tool, firstPresent(asked.Preview, asked.ApplyInput), kept.Question
+	view.Tool, view.Preview, view.Question = seen(asked.Tool), decidedAbout(asked), kept.Question
 	view.Asker, view.Locale = askerOf(i, kept), "" // the reader is not the asker
 	if kept.Draft != nil {
-		view.Draft = draftText(kept.Draft.Response)
+		view.Draft = seen(draftText(kept.Draft.Response))
 	} else {
-		view.Summary = asked.Summary
+		view.Summary = seen(asked.Summary)
 	}
 	view.Reason, view.Shown = decidedOf(i.Resolution).Reason, shownOf(i)
 }
@@ -133,7 +144,7 @@ func listed(i policypart.Issuance, now time.Time) exchange.Approval {
 	shown := exchange.Approval{
 		ID: i.ID, Code: codeOf(i), Kind: exchange.ApprovalAction, Status: statusOf(i, now), Agent: i.Agent, TurnID: i.TurnID,
 		ThreadID: i.ThreadID, Asker: kept.Address.String(), Principal: i.Principal, Via: i.Via, Question: kept.Question,
-		ActionID: asked.ActionID, Tool: asked.Tool, Summary: asked.Summary, Preview: asked.Preview, ApplyInput: asked.ApplyInput,
+		ActionID: asked.ActionID, Tool: asked.Tool, Summary: asked.Summary, Preview: arranged(asked.Preview), ApplyInput: arranged(asked.ApplyInput),
 		Digest: shownOf(i), DecidedBy: d.DecidedBy, Reason: d.Reason, IssuedAt: i.IssuedAt, ExpiresAt: i.ExpiresAt, UpdatedAt: i.UpdatedAt,
 	}
 

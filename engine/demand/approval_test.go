@@ -90,7 +90,7 @@ func TestApproverReadsWhatIsAsked(t *testing.T) {
 	}
 	token := tokenOf(t, part)
 	view, err := b.Show(t.Context(), token)
-	if err != nil || !view.Open || view.Summary != "Refund order 17" || view.Tool != "refund" || view.Asker != "@alice@people.test" || string(view.Preview) != `{"amount":"5.00"}` {
+	if err != nil || !view.Open || view.Summary != "Refund order 17" || view.Tool != "refund" || view.Asker != "@alice@people.test" || string(view.Preview) != `{"apply_input":{"order":17},"preview":{"amount":"5.00"}}` {
 		t.Errorf("the page: %+v, %v", view, err)
 	}
 	if view, err = b.DecideApproval(t.Context(), token, true, codeOf(issuance), view.Shown); err != nil || view.Outcome != policypart.OutcomeGranted {
