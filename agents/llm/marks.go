@@ -68,7 +68,7 @@ var angles = strings.NewReplacer("<", `\u003c`, ">", `\u003e`)
 const (
 	angle = `[<\x{FF1C}\x{FE64}\x{2039}\x{27E8}\x{3008}]`
 	gap   = `[\s\p{Z}\p{C}\p{Mn}/\x{2044}\x{2215}\x{29F8}\x{FF0F}]*`
-	words = `(?:message|request|context|file|conversation|summary|user|assistant|call|result)\b`
+	words = `(?:message|request|context|file|missing|conversation|summary|user|assistant|call|result)\b`
 )
 
 var lookalike = regexp.MustCompile(`(?i)` + angle + `(` + gap + words + `)`)
