@@ -85,14 +85,14 @@ func sizeText(size int) string {
 }
 
 // filesOf lists the files of a message and its history, oldest first, and says which group is that of the message.
-func filesOf(message *normalized.Message) (files []file, group int) {
+func filesOf(message *normalized.Message, marks marker) (files []file, group int) {
 	for i := range message.History {
 		turn := &message.History[i]
 		said := turn.Messages()
 		for k := range said {
 			one := file{id: said[k].ID, at: placeOf("history", i), stays: i - 1, group: group}
 			if len(said) > 1 {
-				one.by = by(&said[k].Sender, domainOf(message.Recipient))
+				one.by = marks.by(&said[k].Sender)
 			}
 			if turn.Role == normalized.RoleAssistant { // its files stand behind it
 				one.stays = i

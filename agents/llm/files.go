@@ -99,7 +99,7 @@ func (p *placed) notes(marks marker) string {
 // loadFiles reads the files that a turn is shown. One that cannot be had is no failure of the turn: a line in the text names it. before are
 // the keys of what an earlier run of the turn was shown; that run chose, and this one shows the same.
 func (a *Agent) loadFiles(ctx context.Context, turn agents.Turn, marks marker, before []string) *images {
-	files, request := filesOf(&turn.Message)
+	files, request := filesOf(&turn.Message, marks)
 	loaded := &images{byRef: map[string]Block{}, at: map[string]*placed{}, stays: choose(files, request, before)}
 	left := map[string]int{partText: maxTextFiles, partPicture: maxImagesSum}
 

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"inbox/identity"
 	"inbox/internal/capability"
@@ -18,11 +20,13 @@ import (
 type marker struct {
 	key    []byte
 	thread string
+	own    string // domain of this server
 }
 
 // marker returns the one of a turn's conversation.
 func (a *Agent) marker(message *normalized.Message) marker {
-	return marker{key: a.options.Secret, thread: message.Recipient + "\n" + message.ThreadID}
+	recipient, _ := identity.ParseAddress(message.Recipient) // an address of this server
+	return marker{key: a.options.Secret, thread: message.Recipient + "\n" + message.ThreadID, own: recipient.Domain}
 }
 
 // text puts words of others between marks. The id is that of the message that they are from; attributes begin with a blank.
@@ -39,23 +43,17 @@ func (m marker) around(mark, id, attributes, text string) string {
 }
 
 // by returns the attributes that name a speaker and what proves that it is them. Evidence of this server names no issuer.
-func by(sender *normalized.Sender, own string) string {
+func (m marker) by(sender *normalized.Sender) string {
 	attributes := " from=" + label(sender.Address.String())
 	proof := sender.Speaker()
 	if proof == nil {
 		return attributes + " unproven"
 	}
 	attributes += " proven=" + label(proof.Subject)
-	if proof.Issuer != own {
+	if proof.Issuer != m.own {
 		attributes += " by=" + label(proof.Issuer)
 	}
 	return attributes
-}
-
-// domainOf returns the domain of an agent's address.
-func domainOf(agent string) string {
-	address, _ := identity.ParseAddress(agent) // an address of this server
-	return address.Domain
 }
 
 // label writes an address or a name of evidence so that two different ones never look the same: what does not print is escaped, and so
@@ -64,17 +62,42 @@ func label(text string) string { return angles.Replace(strconv.Quote(text)) }
 
 var angles = strings.NewReplacer("<", `\u003c`, ">", `\u003e`)
 
-// The parts of something that looks like a mark: an angle, whatever blanks, invisible letters and slashes, and one of the words.
-const (
-	angle = `[<\x{FF1C}\x{FE64}\x{2039}\x{27E8}\x{3008}]`
-	gap   = `[\s\p{Z}\p{C}\p{Mn}/\x{2044}\x{2215}\x{29F8}\x{FF0F}]*`
-	words = `(?:message|request|context|file|missing|conversation|summary|user|assistant|call|result)\b`
-)
+// angleSigns begin what looks like a mark.
+const angleSigns = "<\uFF1C\uFE64\u2039\u27E8\u3008"
 
-var lookalike = regexp.MustCompile(`(?i)` + angle + `(` + gap + words + `)`)
+// markWords follow them, after blanks, invisible letters and slashes. The words of the summarizer are common in code; they count with a code
+// only.
+var markWords = regexp.MustCompile(`^(?i)(?:(?:message|request|context|file|missing|conversation|summary)\b|(?:user|assistant|call|result)-[a-z2-7]{16})`)
+
+// longestWord is more than markWords need to match.
+const longestWord = 40
+
+func isGap(char rune) bool {
+	return unicode.IsSpace(char) || unicode.In(char, unicode.Z, unicode.C, unicode.Mn) || strings.ContainsRune("/\u2044\u2215\u29F8\uFF0F", char)
+}
 
 // disarm keeps a text from looking like a mark. The codes hold for a reader who compares them; models only read.
-func disarm(text string) string { return lookalike.ReplaceAllString(text, "&lt;$1") }
+func disarm(text string) string {
+	at := strings.IndexAny(text, angleSigns)
+	if at < 0 {
+		return text
+	}
+
+	var disarmed strings.Builder
+	for ; at >= 0; at = strings.IndexAny(text, angleSigns) {
+		_, size := utf8.DecodeRuneInString(text[at:])
+		word := strings.TrimLeftFunc(text[at+size:], isGap)
+		disarmed.WriteString(text[:at])
+		if markWords.MatchString(word[:min(len(word), longestWord)]) {
+			disarmed.WriteString("&lt;")
+		} else {
+			disarmed.WriteString(text[at : at+size])
+		}
+		text = text[at+size:]
+	}
+	disarmed.WriteString(text)
+	return disarmed.String()
+}
 
 // ownMark matches the marks that the server wrote; no text has one, because it was disarmed.
 var ownMark = regexp.MustCompile(`<(/?)([a-z]+-[a-z2-7]{16})[^>\n]*>`)

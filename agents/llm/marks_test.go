@@ -149,12 +149,12 @@ func glued(list []markedText) (joined []markedText) {
 
 // TestCodesAreOfTextThreadAndKey: what a sender learns of one code says nothing about another.
 func TestCodesAreOfTextThreadAndKey(t *testing.T) {
-	first := marker{testSecret, "a"}
+	first := marker{testSecret, "a", ""}
 	codes := map[string]bool{}
 	for _, text := range []string{
 		first.text("message", "1", " from=x", "hello"), first.text("message", "1", " from=x", "hello!"), first.text("message", "2", " from=x", "hello"),
-		first.text("message", "1", " from=y", "hello"), first.text("request", "1", " from=x", "hello"), marker{testSecret, "b"}.text("message", "1", " from=x", "hello"),
-		marker{[]byte("another key of thirty-two bytes!"), "a"}.text("message", "1", " from=x", "hello"),
+		first.text("message", "1", " from=y", "hello"), first.text("request", "1", " from=x", "hello"), marker{testSecret, "b", ""}.text("message", "1", " from=x", "hello"),
+		marker{[]byte("another key of thirty-two bytes!"), "a", ""}.text("message", "1", " from=x", "hello"),
 	} {
 		codes[regexp.MustCompile(`-[a-z2-7]{16}`).FindString(text)] = true
 	}
@@ -240,9 +240,9 @@ func TestNoTextEndsAConversation(t *testing.T) {
 
 // TestTheEndOfALongMessageIsSummarized: a message that is longer than a piece is in several, each with its speaker.
 func TestTheEndOfALongMessageIsSummarized(t *testing.T) {
-	marks := marker{testSecret, "t"}
+	marks := marker{testSecret, "t", "inbox.example"}
 	sender := people()[3]
-	text := marks.text("message", "1", by(&sender, "inbox.example"), strings.Repeat("words and lines\n", 1000)+"THE END")
+	text := marks.text("message", "1", marks.by(&sender), strings.Repeat("words and lines\n", 1000)+"THE END")
 	pieces := marks.inPieces([]envelope.Envelope{envelope.UserText(text, nil), envelope.AssistantText(strings.Repeat("y", 9000)+" OF ALL", nil)}, 4<<10)
 	whole := strings.Join(pieces, "")
 	if len(pieces) < 6 || !strings.Contains(whole, "THE END") || !strings.Contains(whole, " OF ALL") {

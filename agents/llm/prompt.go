@@ -59,10 +59,10 @@ func prompt(turn agents.Turn, marks marker, files *images) []envelope.Envelope {
 				said[k].Parts = normalized.NewParts(said[k].Parts)
 			}
 		}
-		transcript = append(transcript, earlier(message, message.History[i].Role, said, marks, files.of("history", i), metadata)...)
+		transcript = append(transcript, earlier(message.History[i].Role, said, marks, files.of("history", i), metadata)...)
 	}
 
-	text := contextBlock(turn, marks) + "\n\n" + marks.text("request", message.ID, by(&message.Sender, domainOf(message.Recipient)), told(asked(message)))
+	text := contextBlock(turn, marks) + "\n\n" + marks.text("request", message.ID, marks.by(&message.Sender), told(asked(message)))
 	return append(transcript, speech(text, files.of("request", 0), marks, map[string]any{markRequest: true}))
 }
 
@@ -77,7 +77,7 @@ func asked(message *normalized.Message) []normalized.Part {
 // earlier returns a turn of the history. Each message of the user's side is between marks of its own speaker. Files of the agent's own
 // answer stand behind it, on the user's side: no API takes them on the other one.
 func earlier(
-	message *normalized.Message, role string, said []normalized.Segment, marks marker, files *placed, metadata map[string]any,
+	role string, said []normalized.Segment, marks marker, files *placed, metadata map[string]any,
 ) []envelope.Envelope {
 	texts := make([]string, len(said))
 	for i := range said {
@@ -85,7 +85,7 @@ func earlier(
 			texts[i] = contents(one.Parts)
 		} else {
 			id, _ := one.Timestamp.AppendText([]byte(one.ID + " "))
-			texts[i] = marks.text("message", string(id), by(&one.Sender, domainOf(message.Recipient)), told(one.Parts))
+			texts[i] = marks.text("message", string(id), marks.by(&one.Sender), told(one.Parts))
 		}
 	}
 
