@@ -98,9 +98,9 @@ func filesOf(message *normalized.Message, marks marker) (files []file, group int
 				one.stays = i
 			}
 			files = append(files, one.each(said[k].Parts)...)
-		}
-		if turn.Role == normalized.RoleUser {
-			group++
+			if turn.Role == normalized.RoleUser { // each message for itself: the next one may be merged into the turn
+				group++
+			}
 		}
 	}
 

@@ -8,7 +8,7 @@ import (
 // maxPieces bounds the calls of the model for one summary.
 const maxPieces = 64
 
-// bounded leaves out the middle of what is summarized when it would take too many calls, visibly: the begin says what it was about, and
+// bounded leaves out the middle of what is summarized when it would take too many calls, visibly: the start says what it was about, and
 // the end what is still open. left counts the bytes, which the summary then names.
 func bounded(pieces []string) (some []string, left int) {
 	if len(pieces) <= maxPieces {
