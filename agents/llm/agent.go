@@ -79,13 +79,14 @@ func (a *Agent) answer(ctx context.Context, turn agents.Turn, answer *answer) er
 		return err
 	}
 
-	j.pictures = a.loadImages(ctx, turn)
-	transcript := prompt(turn, j.marks, j.pictures, a.loadTexts(ctx, turn, j.marks))
 	waits, err := j.takeUp(ctx)
 	if err != nil {
 		return err
 	}
 
+	j.pictures = a.loadFiles(ctx, turn, j.marks, j.note.Shown)
+	j.note.Shown = j.pictures.shown
+	transcript := prompt(turn, j.marks, j.pictures)
 	transcript = append(j.note.shorten(transcript), j.note.Messages...)
 	j.kept = len(transcript)
 	answer.replay(j.note.Messages, j.names)

@@ -124,7 +124,11 @@ func anthropicBody(request Request) anthropicRequest {
 	for _, message := range request.Messages {
 		content := anthropicContent(message)
 		if message.CacheBreakpoint && breakpoints > 0 && len(content) > 0 {
-			content[len(content)-1].CacheControl = ephemeral
+			last := len(content)
+			if message.CacheBlocks > 0 {
+				last = min(last, message.CacheBlocks)
+			}
+			content[last-1].CacheControl = ephemeral
 			breakpoints--
 		}
 		body.Messages = append(body.Messages, anthropicMessage{message.Role, content})

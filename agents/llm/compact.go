@@ -44,36 +44,6 @@ func (c *Compaction) validate() error {
 	return nil
 }
 
-// head stands for the beginning of the history in later runs of the turn.
-type head struct {
-	Count   int               `json:"count"` // messages that it replaces
-	Summary envelope.Envelope `json:"summary"`
-}
-
-func (n *note) readHead(given any) error {
-	object, is := given.(map[string]any)
-	if !is {
-		return nil
-	}
-
-	messages, err := envelope.NormalizeMany([]any{object["summary"]})
-	if err != nil {
-		return fmt.Errorf("read note: %w", err)
-	}
-
-	count, _ := value.Integer(object["count"])
-	n.Head = &head{int(count), messages[0]}
-	return nil
-}
-
-// shorten puts the head of an earlier run in the place of what it stands for.
-func (n *note) shorten(prompt []envelope.Envelope) []envelope.Envelope {
-	if n.Head == nil || n.Head.Count < 1 || n.Head.Count >= len(prompt) {
-		return prompt
-	}
-	return append([]envelope.Envelope{n.Head.Summary}, prompt[n.Head.Count:]...)
-}
-
 // maxSqueezes bounds how often a conversation that the provider refuses is shortened once more.
 const maxSqueezes = 3
 
@@ -119,7 +89,18 @@ func bytesOf(message *envelope.Envelope) int {
 	if message.Type == envelope.TypeToolCall {
 		return len(message.ToolName()) + len(value.EncodeText(message.Payload["parameters"]))
 	}
-	return len(message.Text())
+	list, several := message.Content.([]any)
+	if !several {
+		return len(message.Text())
+	}
+
+	size := 0
+	for _, item := range list {
+		block := value.Assoc(item)
+		file, _ := value.Integer(block["bytes"])
+		size += len(value.Text(block["text"])) + int(file)
+	}
+	return size
 }
 
 // Parts of a transcript that are shortened each for itself.
@@ -149,7 +130,7 @@ func (j *job) compact(ctx context.Context, transcript []envelope.Envelope, limit
 		}
 		if part == partHistory {
 			if shorter, ok := j.shortened(ctx, part, history, limit, must); ok {
-				j.note.behead(len(history)-len(shorter)+1, shorter[0])
+				j.note.behead(history[:len(history)-len(shorter)+1], shorter[0])
 				history, changed = shorter, true
 			}
 			continue
@@ -172,14 +153,6 @@ func (j *job) compact(ctx context.Context, transcript []envelope.Envelope, limit
 	}
 
 	return compacted
-}
-
-// behead notes that a summary stands for the first messages of the history as the prompt has it now.
-func (n *note) behead(count int, summary envelope.Envelope) {
-	if n.Head != nil {
-		count += n.Head.Count - 1 // the summary of before is among them
-	}
-	n.Head = &head{count, summary}
 }
 
 func results(messages []envelope.Envelope) int {
@@ -314,12 +287,16 @@ func (s *summarizer) Summarize(ctx context.Context, head []envelope.Envelope, _ 
 	}
 
 	summary := ""
-	for _, piece := range s.job.marks.inPieces(head, max(1<<10, s.limit/2)) {
+	pieces, left := bounded(s.job.marks.inPieces(s.job.pictures.inlined(head), max(1<<10, s.limit/2)))
+	for _, piece := range pieces {
 		next, err := s.once(ctx, summary, piece)
 		if err != nil {
 			return nil, err
 		}
 		summary = next
+	}
+	if left > 0 {
+		summary += "\n\n" + leftOut(left)
 	}
 	marked := s.job.marks.text("summary", archiveID(head), "", summary)
 	return map[string]any{"summary": marked, "archived_items": envelope.Values(head)}, nil

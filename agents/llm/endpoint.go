@@ -94,6 +94,9 @@ func (e *endpoint) class(ctx, limited context.Context, failed, err error) error 
 	if errors.Is(err, errStreamCut) || errors.Is(err, io.EOF) {
 		return cut(errStreamCut)
 	}
+	if errors.Is(err, errAmbiguous) {
+		return cut(err)
+	}
 
 	return unusable(err)
 }

@@ -67,7 +67,7 @@ const angleSigns = "<\uFF1C\uFE64\u2039\u27E8\u3008"
 
 // markWords follow them, after blanks, invisible letters and slashes. The words of the summarizer are common in code; they count with a code
 // only.
-var markWords = regexp.MustCompile(`^(?i)(?:(?:message|request|context|file|conversation|summary)\b|(?:user|assistant|call|result)-[a-z2-7]{16})`)
+var markWords = regexp.MustCompile(`^(?i)(?:(?:message|request|context|file|missing|conversation|summary)\b|(?:user|assistant|call|result)-[a-z2-7]{16})`)
 
 // longestWord is more than markWords need to match.
 const longestWord = 40

@@ -80,7 +80,7 @@ func everyMark(real string) []string {
 func TestMarksNameEachSpeaker(t *testing.T) {
 	agent := newAgent(t, Options{Provider: listening(new([]Request))})
 	leaked, earlier := "", conversationTurn()
-	for _, message := range prompt(earlier, agent.marker(&earlier.Message), new(images), "") {
+	for _, message := range prompt(earlier, agent.marker(&earlier.Message), new(images)) {
 		leaked += message.Text() + "\n"
 	}
 	pieces := everyMark(leaked)
@@ -104,14 +104,14 @@ func TestMarksNameEachSpeaker(t *testing.T) {
 		}
 		turn.Message.History, turn.HistoryCacheBreakpointAfter = history.TrimThread(history.Thread{Tail: thread, Total: len(thread)}, history.DefaultPolicy())
 
-		said := prompt(turn, agent.marker(&turn.Message), new(images), "")
+		said := prompt(turn, agent.marker(&turn.Message), new(images))
 		if len(said) != 2 {
 			t.Fatalf("%d messages", len(said))
 		}
 		if d := cmp.Diff(want, readMarks(t, said[0].Text())); d != "" {
 			t.Fatal(d)
 		}
-		if again := prompt(turn, agent.marker(&turn.Message), new(images), ""); !cmp.Equal(said[0].Text(), again[0].Text()) {
+		if again := prompt(turn, agent.marker(&turn.Message), new(images)); !cmp.Equal(said[0].Text(), again[0].Text()) {
 			t.Fatal("the same thread has other codes")
 		}
 

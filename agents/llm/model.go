@@ -148,8 +148,9 @@ type Message struct {
 	Role   string
 	Blocks []Block
 
-	// CacheBreakpoint says that the conversation up to here will be the same next time.
+	// CacheBreakpoint says that the conversation up to here will be the same next time: up to CacheBlocks of the blocks, 0 = all.
 	CacheBreakpoint bool
+	CacheBlocks     int
 }
 
 // Kinds of a Block.

@@ -29,6 +29,7 @@ type note struct {
 	Rounds     int                       `json:"rounds,omitempty"`  // of such questions
 	Dropped    int                       `json:"dropped,omitempty"` // results of tools that a compaction took away
 	Head       *head                     `json:"head,omitempty"`    // stands for the beginning of the history
+	Shown      []string                  `json:"shown,omitempty"`   // keys of the files that the model was shown: a later run shows the same
 	Waiting    *Waiting                  `json:"waiting,omitempty"`
 	Claims     map[string]map[string]any `json:"claims,omitempty"`   // at_most_once calls; nil = not known to have ended
 	Called     map[string]int            `json:"called,omitempty"`   // calls of each tool that ended
@@ -104,10 +105,7 @@ func (n *note) read(given any) error {
 		n.count(name, int(count))
 	}
 
-	unjudged, _ := value.List(object["unjudged"])
-	for _, id := range unjudged {
-		n.Unjudged = append(n.Unjudged, value.Text(id))
-	}
+	n.Unjudged, n.Shown = textsOf(object["unjudged"]), textsOf(object["shown"])
 
 	n.Complete = marked(object, "complete")
 	if err := n.readEvents(object["events"]); err != nil {
@@ -127,6 +125,15 @@ func (n *note) read(given any) error {
 	}
 
 	return nil
+}
+
+// textsOf reads a list of texts; nil = none.
+func textsOf(given any) (texts []string) {
+	list, _ := value.List(given)
+	for _, text := range list {
+		texts = append(texts, value.Text(text))
+	}
+	return texts
 }
 
 func orEmptyList(value any) any {

@@ -207,15 +207,10 @@ func schema(parameters map[string]any) map[string]any {
 	return whole
 }
 
-// maxCalls bounds the tool calls of one assistant turn.
-const maxCalls = 128
-
 // openAIAnswer reads one chat completion, whole or in chunks.
 type openAIAnswer struct {
 	emit    emitter
-	calls   map[int]int // index on the wire → ours
-	ids     []string    // of our calls
-	last    int         // the call that the last piece belonged to
+	calls   wireCalls
 	stop    string
 	stopped bool
 }
@@ -288,7 +283,7 @@ func (a *openAIAnswer) end(err error) error {
 		return errStreamCut
 	}
 
-	if a.stop == StopEnd && len(a.ids) > 0 {
+	if a.stop == StopEnd && len(a.calls.list) > 0 {
 		a.stop = StopToolCalls
 	}
 	return a.emit(Delta{Kind: DeltaStop, Stop: a.stop})
@@ -337,12 +332,12 @@ var passing = map[string]bool{
 }
 
 func (a *openAIAnswer) choice(choice *openAIChoice) error {
-	spoken := choice.Delta
+	spoken, whole := choice.Delta, false
 	if spoken == nil {
-		spoken = choice.Message
+		spoken, whole = choice.Message, true
 	}
 	if spoken != nil {
-		if err := a.spoken(spoken); err != nil {
+		if err := a.spoken(spoken, whole); err != nil {
 			return err
 		}
 	}
@@ -359,7 +354,7 @@ func (a *openAIAnswer) choice(choice *openAIChoice) error {
 	return nil
 }
 
-func (a *openAIAnswer) spoken(spoken *openAISpoken) error {
+func (a *openAIAnswer) spoken(spoken *openAISpoken, whole bool) error {
 	text, err := openAIText(spoken.Content)
 	if err != nil {
 		return err
@@ -376,7 +371,7 @@ func (a *openAIAnswer) spoken(spoken *openAISpoken) error {
 	}
 
 	for i := range spoken.ToolCalls {
-		if err := a.call(&spoken.ToolCalls[i]); err != nil {
+		if err := a.call(&spoken.ToolCalls[i], whole); err != nil {
 			return err
 		}
 	}
@@ -420,70 +415,25 @@ func known(words map[string]string, word string) string {
 	return word
 }
 
-func (a *openAIAnswer) call(part *openAICallPart) error {
-	index, begins := a.place(part)
-	if index < 0 {
-		return errors.New("read model answer: arguments came before the name of their tool")
-	}
-	if len(a.ids) > maxCalls {
-		return fmt.Errorf("the model calls more than %d tools at once", maxCalls)
+func (a *openAIAnswer) call(part *openAICallPart, whole bool) error {
+	piece, err := openAIArguments(part.Function.Arguments)
+	if err != nil {
+		return err
 	}
 
-	a.last = index
+	index, begins, err := a.calls.find(part, piece, whole)
+	if err != nil {
+		return err
+	}
 	if begins {
 		if err := a.emit(Delta{Kind: DeltaToolCall, Index: index, ID: part.ID, Name: part.Function.Name}); err != nil {
 			return err
 		}
 	}
-
-	piece, err := openAIArguments(part.Function.Arguments)
-	if err != nil || piece == "" {
-		return err
+	if piece == "" {
+		return nil
 	}
 
+	a.calls.list[index].arguments.add(piece)
 	return a.emit(Delta{Kind: DeltaArguments, Index: index, Text: piece})
-}
-
-// place finds the call that a piece belongs to: the one with its index, unless it brings a name and another id, for
-// servers that write 0 for every call. A piece without index belongs to the call with its id, or to the last one.
-func (a *openAIAnswer) place(part *openAICallPart) (index int, begins bool) {
-	found := -1
-	if part.Index != nil {
-		if at, has := a.calls[*part.Index]; has {
-			found = at
-		}
-	} else if part.Function.Name == "" && len(a.ids) > 0 {
-		found = a.last
-	}
-	if found >= 0 && (part.Function.Name == "" || part.ID == "" && part.Index != nil || part.ID == a.ids[found]) {
-		return found, false
-	}
-	if part.Function.Name == "" {
-		return -1, false
-	}
-
-	a.ids = append(a.ids, part.ID)
-	if a.calls == nil {
-		a.calls = map[int]int{}
-	}
-	if part.Index != nil {
-		a.calls[*part.Index] = len(a.ids) - 1
-	}
-
-	return len(a.ids) - 1, true
-}
-
-func openAIArguments(raw json.RawMessage) (string, error) {
-	if len(raw) == 0 || string(raw) == "null" {
-		return "", nil
-	}
-	if raw[0] != '"' {
-		return string(raw), nil
-	}
-
-	var text string
-	if err := json.Unmarshal(raw, &text); err != nil {
-		return "", fmt.Errorf("read model answer: arguments: %w", err)
-	}
-	return text, nil
 }

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -32,7 +33,7 @@ type reply struct {
 
 type call struct {
 	id, name  string
-	arguments strings.Builder
+	arguments bytes.Buffer // not a strings.Builder: the list of calls grows while their pieces come
 }
 
 // add takes the next delta. Its errors say which limit the model broke.

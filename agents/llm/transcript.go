@@ -2,7 +2,6 @@ package llm
 
 import (
 	"slices"
-	"strings"
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
@@ -66,7 +65,9 @@ func (c *conversation) say(role string, message envelope.Envelope) {
 	}
 	side := c.side(role)
 	side.Blocks = append(side.Blocks, blocks...)
-	side.CacheBreakpoint = side.CacheBreakpoint || marked(message.Metadata, markBreakpoint)
+	if marked(message.Metadata, markBreakpoint) { // more of this side may follow, such as today's request
+		side.CacheBreakpoint, side.CacheBlocks = true, len(side.Blocks)
+	}
 }
 
 func (c *conversation) blocks(message envelope.Envelope) []Block {
@@ -76,13 +77,11 @@ func (c *conversation) blocks(message envelope.Envelope) []Block {
 	}
 
 	var blocks []Block
+	if text := c.pictures.text(list); text != "" {
+		blocks = append(blocks, Block{Kind: BlockText, Text: text})
+	}
 	for _, item := range list {
-		switch block := value.Assoc(item); block["type"] {
-		case "text":
-			if text := strings.TrimSpace(value.Text(block["text"])); text != "" {
-				blocks = append(blocks, Block{Kind: BlockText, Text: text})
-			}
-		case "image":
+		if block := value.Assoc(item); block["type"] == "image" {
 			if picture, has := c.pictures.byRef[value.Text(block["ref"])]; has {
 				blocks = append(blocks, picture)
 			}
