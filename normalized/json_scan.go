@@ -199,15 +199,26 @@ func (r *reader) skipQuoted() (end int, escaped bool) {
 }
 
 // checkText refuses, in strict mode, what could not be written again as it came: bytes that are not UTF-8 and escaped
-// halves of surrogate pairs.
+// halves of surrogate pairs, which programs that cut a text between the two write.
 func (r *reader) checkText(start, end int, escaped bool) {
 	if !r.strict {
 		return
 	}
 	text := r.data[start:end]
-	if !utf8.Valid(text) || escaped && hasLoneSurrogate(text) {
+	if !utf8.Valid(text) || escaped && hasLoneSurrogate(text) && !r.inWords() {
 		r.fail("must be valid UTF-8")
 	}
+}
+
+// inWords reports whether the value is of a part or a piece of text. Half of a surrogate pair becomes U+FFFD there, and does not fail all of an
+// answer; in ids and addresses it is refused.
+func (r *reader) inWords() bool {
+	for _, s := range r.path {
+		if key := string(s.key); key == "parts" || key == "part" || key == "text" {
+			return true
+		}
+	}
+	return false
 }
 
 // escape steps over one escape sequence.

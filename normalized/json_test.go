@@ -338,3 +338,24 @@ func TestDuplicateAmongManyKeys(t *testing.T) {
 		}
 	}
 }
+
+// TestHalfACharacterFailsNoAnswer: a program that cuts a text between the halves of a surrogate pair loses that character, and not its answer.
+func TestHalfACharacterFailsNoAnswer(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"in_reply_to":"m","parts":[{"kind":"text","mime":"text/plain","content":"smile \ud83d"}]}`:       "smile \uFFFD",
+		`{"in_reply_to":"m","parts":[{"content":"\ude00 smile","mime":"text/plain","kind":"text"}]}`:       "\uFFFD smile",
+		`{"in_reply_to":"m","parts":[{"kind":"text","mime":"text/plain","content":"whole \ud83d\ude00"}]}`: "whole \U0001F600",
+	} {
+		response, err := DecodeResponse([]byte(body), DefaultLimits())
+		if err != nil || response.Parts[0].Content != want {
+			t.Errorf("%s: %+v, %v", body, response.Parts, err)
+		}
+	}
+	call := `{"in_reply_to":"m","parts":[{"kind":"tool_call","id":"c","name":"find","args":{"q":"\ud83d"},"result":"\ude00"}]}`
+	if response, err := DecodeResponse([]byte(call), DefaultLimits()); err != nil || len(response.Parts) != 1 {
+		t.Errorf("a call: %+v, %v", response, err)
+	}
+	if _, err := DecodeResponse([]byte(`{"in_reply_to":"\ud83d","parts":[{"kind":"text","mime":"text/plain","content":"x"}]}`), DefaultLimits()); err == nil {
+		t.Error("half a character in an id is accepted")
+	}
+}
