@@ -1,7 +1,7 @@
 package markup
 
 import (
-	"bytes"
+	"net/url"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -17,14 +17,14 @@ import (
 // at a blank, a bracket < > or a quotation mark, and punctuation at its end belongs to the sentence. It may end in _ or ~, as a token in
 // base64url does.
 func addressLength(text string) int {
-	rest, is := strings.CutPrefix(text, "https://")
-	if !is {
-		if rest, is = strings.CutPrefix(text, "http://"); !is {
+	begin := len("https://")
+	if len(text) < begin || !strings.EqualFold(text[:begin], "https://") {
+		if begin--; len(text) < begin || !strings.EqualFold(text[:begin], "http://") {
 			return 0
 		}
 	}
 
-	begin := len(text) - len(rest)
+	rest := text[begin:]
 	end := strings.IndexFunc(rest[:min(len(rest), maxAddress)], endsAddress)
 	if end < 0 {
 		end = len(clip.Bytes(rest, maxAddress))
@@ -48,6 +48,57 @@ func addressLength(text string) int {
 	}
 	return begin + end
 }
+
+// linkable returns an address as a page can link it, without blanks and stray percent signs, and whether it has one of the schemes and
+// leads to a host or a mailbox. Of another one it returns what readers may be shown; nothing for those that run a program, hold the content
+// or name a place on the page.
+func linkable(address string, schemes ...string) (clean string, links bool) {
+	clean = strings.TrimSpace(address)
+	if strings.ContainsAny(clean, " \t\r\n") {
+		clean = strings.NewReplacer(" ", "%20", "\t", "", "\r", "", "\n", "").Replace(clean)
+	}
+	scheme, rest, _ := strings.Cut(clean, ":")
+	scheme = strings.ToLower(scheme)
+	if linked(clean, schemes...) {
+		clean = scheme + ":" + escapePercent(rest)
+		parsed, err := url.Parse(clean)
+		if err == nil && parsed.Host+parsed.Opaque != "" {
+			return clean, true
+		}
+	}
+
+	switch strings.Map(letters, scheme) {
+	case "javascript", "vbscript", "data", "cid", "blob":
+		return "", false
+	}
+	if strings.HasPrefix(clean, "#") || len(clean) > maxAddress {
+		return "", false
+	}
+	return clean, false
+}
+
+// letters keeps those of the alphabet: browsers read over other characters in the scheme of an address.
+func letters(r rune) rune {
+	if 'a' <= r && r <= 'z' {
+		return r
+	}
+	return -1
+}
+
+// escapePercent writes a percent sign that begins no escape as one.
+func escapePercent(address string) string {
+	var out strings.Builder
+	written := 0
+	for i := range len(address) {
+		if address[i] == '%' && (i+2 >= len(address) || !hexadecimal(address[i+1]) || !hexadecimal(address[i+2])) {
+			out.WriteString(address[written:i] + "%25")
+			written = i + 1
+		}
+	}
+	return out.String() + address[written:]
+}
+
+func hexadecimal(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f' }
 
 func endsAddress(c rune) bool {
 	if c >= utf8.RuneSelf {
@@ -99,10 +150,10 @@ func (bareAddress) Parse(parent ast.Node, block text.Reader, pc parser.Context) 
 
 	line, segment := block.PeekLine()
 	before, skip := block.PrecendingCharacter(), 0
-	if line[0] != 'h' {
+	if line[0]|0x20 != 'h' {
 		before, skip = rune(line[0]), 1
 	}
-	if before < utf8.RuneSelf && wordASCII(byte(before)) || !bytes.HasPrefix(line[skip:], []byte("http")) {
+	if before < utf8.RuneSelf && wordASCII(byte(before)) || len(line) <= skip || line[skip]|0x20 != 'h' {
 		return nil
 	}
 	length := addressLength(string(line[skip:min(len(line), skip+maxAddress+8)]))

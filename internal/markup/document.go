@@ -96,7 +96,7 @@ func addLine(p *html.Node, line string) {
 
 	written := 0
 	for at := 0; at < len(content); at++ {
-		if content[at] != 'h' || at > 0 && wordASCII(content[at-1]) {
+		if content[at]|0x20 != 'h' || at > 0 && wordASCII(content[at-1]) {
 			continue
 		}
 		length := addressLength(content[at:])
@@ -192,7 +192,9 @@ func clean(n *html.Node) {
 			parenthesize(child)
 		case atom.A:
 			clean(child)
-			nameLink(child)
+			clarify(child)
+		case atom.Img:
+			clarifyPicture(child)
 		default:
 			clean(child)
 		}
@@ -200,19 +202,60 @@ func clean(n *html.Node) {
 	}
 }
 
-// nameLink shows the address of a link that shows nothing else.
-func nameLink(a *html.Node) {
-	for node := range a.Descendants() {
-		picture := node.DataAtom == atom.Img && (attribute(node, "alt") != "" || linked(attribute(node, "src"), "http", "https"))
-		if picture || node.Type == html.TextNode && strings.TrimSpace(node.Data) != "" {
+// clarify makes a link lead where its author says, and shows the address of one that shows nothing else. What cannot be linked, such as a
+// number to call or a path, is shown behind the words.
+func clarify(a *html.Node) {
+	address, links := linkable(attribute(a, "href"), "http", "https", "mailto")
+	shows := address
+	if label, whole := shortText(a, maxAddress); links && showsSomething(a) || whole && sameAddress(label, address) {
+		shows = ""
+	} else if links {
+		shows = strings.TrimPrefix(address, "mailto:")
+	} else if shows != "" && showsSomething(a) {
+		shows = " (" + address + ")"
+	}
+
+	if shows != "" {
+		a.AppendChild(&html.Node{Type: html.TextNode, Data: shows})
+	}
+	if !links {
+		a.DataAtom, a.Data, a.Attr = atom.Span, "span", nil
+		return
+	}
+	setAttribute(a, "href", address)
+}
+
+// clarifyPicture does the same for a picture, whose words are its description.
+func clarifyPicture(img *html.Node) {
+	address, links := linkable(attribute(img, "src"), "http", "https")
+	switch words := attribute(img, "alt"); {
+	case links:
+		setAttribute(img, "src", address)
+	case address != "" && words != address:
+		setAttribute(img, "src", "")
+		setAttribute(img, "alt", strings.TrimSpace(words+" ("+address+")"))
+	}
+}
+
+func setAttribute(n *html.Node, name, value string) {
+	for i := range n.Attr {
+		if n.Attr[i].Key == name {
+			n.Attr[i].Val = value
 			return
 		}
 	}
-	if address := attribute(a, "href"); linked(address, "http", "https", "mailto") {
-		a.AppendChild(&html.Node{Type: html.TextNode, Data: strings.TrimPrefix(address, "mailto:")})
-	} else {
-		a.DataAtom, a.Data, a.Attr = atom.Span, "span", nil
+	n.Attr = append(n.Attr, html.Attribute{Key: name, Val: value})
+}
+
+// showsSomething reports whether a link has words or a picture.
+func showsSomething(a *html.Node) bool {
+	for node := range a.Descendants() {
+		picture := node.DataAtom == atom.Img && attribute(node, "alt")+attribute(node, "src") != ""
+		if picture || node.Type == html.TextNode && strings.TrimSpace(node.Data) != "" {
+			return true
+		}
 	}
+	return false
 }
 
 // formulaOf returns the source of a formula, if its author gave one, instead of its glyphs.

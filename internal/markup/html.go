@@ -18,6 +18,8 @@ type Page struct {
 	// Picture takes a picture to show it beside the text, and reports whether it did; nil = it never does. Words describe the picture.
 	// Another picture is a link: to fetch it would tell its server who reads.
 	Picture func(address, words string) bool
+	// NoMail says that the page links no mail addresses, as Mastodon; they are shown behind the words.
+	NoMail bool
 	// Sanitize keeps what may stand on the page. It is the last word about every tag and address.
 	Sanitize func(content string) string
 }
@@ -186,23 +188,25 @@ func (w *htmlWriter) heading(n *html.Node) {
 	w.begin = w.words
 }
 
-// link writes a link; one without words shows its address.
+// link writes a link.
 func (w *htmlWriter) link(n *html.Node) {
 	address := attribute(n, "href")
-	if w.inLink || address == "" {
+	mailbox, mail := strings.CutPrefix(address, "mailto:")
+	switch {
+	case w.inLink || address == "":
 		w.children(n)
-		return
+	case mail && w.page.NoMail:
+		w.children(n)
+		if words, whole := shortText(n, maxAddress); !whole || words != mailbox {
+			w.text(" (" + mailbox + ")")
+		}
+	default:
+		w.inLink = true
+		w.open("a", n.Attr)
+		w.children(n)
+		w.append("</a>")
+		w.inLink = false
 	}
-
-	words := w.words
-	w.inLink = true
-	w.open("a", n.Attr)
-	w.children(n)
-	if w.words == words {
-		w.text(address)
-	}
-	w.append("</a>")
-	w.inLink = false
 }
 
 func (w *htmlWriter) picture(n *html.Node) {

@@ -18,6 +18,30 @@ type writtenTags struct{}
 func (w writtenTags) RegisterFuncs(register renderer.NodeRendererFuncRegisterer) {
 	register.Register(ast.KindRawHTML, w.inline)
 	register.Register(ast.KindHTMLBlock, w.block)
+	register.Register(ast.KindAutoLink, w.autoLink)
+	register.Register(ast.KindLink, w.link)
+}
+
+// autoLink writes an address as its author did. goldmark escapes the brackets around the host of one in IPv6.
+func (writtenTags) autoLink(out util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	if link, ok := node.(*ast.AutoLink); ok && entering {
+		address, label := string(link.URL(source)), html.EscapeString(string(link.Label(source)))
+		if link.AutoLinkType == ast.AutoLinkEmail && !strings.HasPrefix(strings.ToLower(address), "mailto:") {
+			address = "mailto:" + address
+		}
+		_, _ = out.WriteString(`<a href="` + html.EscapeString(address) + `">` + label + "</a>")
+	}
+	return ast.WalkContinue, nil
+}
+
+func (writtenTags) link(out util.BufWriter, _ []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	if link, ok := node.(*ast.Link); ok && entering {
+		address := util.ResolveEntityNames(util.ResolveNumericReferences(util.UnescapePunctuations(link.Destination)))
+		_, _ = out.WriteString(`<a href="` + html.EscapeString(string(address)) + `">`)
+	} else {
+		_, _ = out.WriteString("</a>")
+	}
+	return ast.WalkContinue, nil
 }
 
 func (writtenTags) inline(out util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {

@@ -44,7 +44,7 @@ func PlainHTML(text string) string { return markup.FromText(text).HTML(page(nil)
 
 // page is that of a post.
 func page(attach Attach) markup.Page {
-	return markup.Page{Simple: true, Sanitize: permitted.Sanitize, Picture: func(address, words string) bool {
+	return markup.Page{Simple: true, NoMail: true, Sanitize: permitted.Sanitize, Picture: func(address, words string) bool {
 		return attach != nil && attach(address, shortAlt(words))
 	}}
 }
