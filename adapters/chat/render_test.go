@@ -109,3 +109,7 @@ func TestHostileMarkdownCostsItsLength(t *testing.T) {
 		t.Run(name, func(t *testing.T) { markuptest.Check(t, 2*len(source), func() { rendered(source) }) })
 	}
 }
+
+func TestBubblesSayWhatAnswersSay(t *testing.T) {
+	markuptest.SameOn(t, func(one markuptest.Answer) string { return markup.From(one.MIME, one.Content).HTML(page) })
+}

@@ -2,10 +2,7 @@ package llm
 
 import (
 	"context"
-	"crypto/hmac"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +16,7 @@ import (
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/value"
 	"inbox/identity"
+	"inbox/internal/capability"
 	"inbox/internal/fault"
 	"inbox/policypart"
 )
@@ -294,9 +292,10 @@ func (b ByDemand) nameOf(turn agents.Turn, callID, name string, parameters any) 
 	if key == nil {
 		key = processSecret()
 	}
-	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte("approved call " + tool.Hash(map[string]any{"turn": turn.ID, "call": callID, "tool": name, "parameters": parameters})))
-	return "hmac-sha256:" + hex.EncodeToString(mac.Sum(nil))
+	return capability.Mint(key, capability.Claim{
+		Purpose: "approved-call", Who: turn.Agent, Form: capability.Long,
+		What: tool.Hash(map[string]any{"turn": turn.ID, "call": callID, "tool": name, "parameters": parameters}),
+	})
 }
 
 // approvedAction returns the action that a resolution is about; empty where it is about something else than an approval.

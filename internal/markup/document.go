@@ -2,6 +2,7 @@ package markup
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 	"unicode/utf8"
 
@@ -162,7 +163,7 @@ func size(n *html.Node) (characters int) {
 	case n.DataAtom == atom.Input:
 		return len(checkboxOf(n))
 	case n.DataAtom == atom.Img:
-		return utf8.RuneCountInString(attribute(n, "alt"))
+		return utf8.RuneCountInString(cmp.Or(attribute(n, "alt"), attribute(n, "src"))) // without a description its address is shown
 	}
 	for child := n.FirstChild; child != nil; child = child.NextSibling {
 		characters += size(child)
