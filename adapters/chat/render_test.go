@@ -31,7 +31,7 @@ func TestRendered(t *testing.T) {
 		"![](https://a.example/c)":      `<p><a href="https://a.example/c" rel="nofollow noreferrer noopener" target="_blank">https://a.example/c</a></p>`,
 		"[![x](https://b.c/d)](https://a.example)": `<p><a href="https://a.example" rel="nofollow noreferrer noopener" target="_blank">x</a></p>`,
 		"[x](javascript:alert(1))":                 "<p>x</p>",
-		"[x](/relative)":                           "<p>x</p>",
+		"[x](/relative)":                           "<p>x (/relative)</p>",
 		"a <b>bold</b> <script>x</script>":         "<p>a <b>bold</b> &lt;script&gt;x&lt;/script&gt;</p>",
 	} {
 		if got := strings.TrimSpace(rendered(source)); got != want {
