@@ -4,8 +4,8 @@ import (
 	"html"
 	"strings"
 	"time"
-
-	nethtml "golang.org/x/net/html"
+	"unicode"
+	"unicode/utf8"
 
 	"inbox/adapters/activitypub/document"
 	"inbox/adapters/activitypub/notetext"
@@ -135,54 +135,53 @@ func (r *renderer) fileAddress(reply exchange.Reply, part normalized.Part) strin
 	return r.media.URL(reply, part)
 }
 
-// linkMentions turns the first @user@host of each person in the text into an anchor. It touches text outside of
-// links only.
+// linkMentions turns the first @user@host of each person in the text into an anchor. It leaves links and code as they are.
 func linkMentions(content string, people []person) (linked string, missing []person) {
 	for _, one := range people {
-		var done bool
-		if content, done = linkMention(content, one); !done {
+		done := false
+		content = notetext.MapWords(content, func(text string) string {
+			if done {
+				return text
+			}
+			text, done = replaceMention(text, one)
+			return text
+		})
+		if !done {
 			missing = append(missing, one)
 		}
 	}
 	return content, missing
 }
 
-func linkMention(content string, who person) (string, bool) {
-	var out strings.Builder
-	tokens := nethtml.NewTokenizer(strings.NewReader(content))
-	done, anchors := false, 0
-	for {
-		kind := tokens.Next()
-		if kind == nethtml.ErrorToken {
-			return out.String(), done
-		}
-
-		raw := string(tokens.Raw())
-		name, _ := tokens.TagName()
-		switch {
-		case kind == nethtml.StartTagToken && string(name) == "a":
-			anchors++
-		case kind == nethtml.EndTagToken && string(name) == "a":
-			anchors--
-		case kind == nethtml.TextToken && anchors == 0 && !done:
-			raw, done = replaceMention(raw, who)
-		}
-		out.WriteString(raw)
-	}
-}
-
 func replaceMention(text string, who person) (string, bool) {
 	written := html.EscapeString(who.Address)
-	at := strings.Index(strings.ToLower(text), strings.ToLower(written))
-	if at < 0 || len(strings.ToLower(text)) != len(text) {
-		return text, false
+	for at := 0; at+len(written) <= len(text); at++ {
+		before, after := text[:at], text[at+len(written):]
+		if strings.EqualFold(text[at:at+len(written)], written) && beginsMention(before) && endsMention(after) {
+			return before + who.anchor() + after, true
+		}
 	}
+	return text, false
+}
 
-	after := text[at+len(written):]
-	if after != "" && strings.IndexByte("abcdefghijklmnopqrstuvwxyz0123456789-_@", after[0]|0x20) >= 0 {
-		return text, false // a longer address that begins alike
+// beginsMention reports whether a mention may follow a text: in ann@bob@b.example and https://b.example/@bob@c.example there is none.
+func beginsMention(before string) bool {
+	last, size := utf8.DecodeLastRuneInString(before)
+	return size == 0 || !inAddress(last) && !strings.ContainsRune("/@.-:=+", last)
+}
+
+// endsMention reports whether a host ends before a text: b.example does not in b.example.evil.test and b.example-x.test.
+func endsMention(after string) bool {
+	next, size := utf8.DecodeRuneInString(after)
+	if size > 0 && strings.ContainsRune(".-:", next) {
+		further, _ := utf8.DecodeRuneInString(after[1:])
+		return !inAddress(further) && further != '-'
 	}
-	return text[:at] + who.anchor() + after, true
+	return size == 0 || !inAddress(next) && next != '@' && next != '/'
+}
+
+func inAddress(r rune) bool {
+	return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r)
 }
 
 // presenter returns what the reader of a note may see of a demand.

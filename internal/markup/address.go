@@ -139,8 +139,9 @@ func (b brackets) excess(c rune) bool {
 // (TestAddressesAreWhole).
 type bareAddress struct{}
 
-// Trigger implements parser.InlineParser. A blank stands for every white space and for the beginning of a line or of a mark's words.
-func (bareAddress) Trigger() []byte { return []byte(" \"'(*_~:;,.>{|=-+") }
+// Trigger implements parser.InlineParser. A blank stands for every white space and for the beginning of a line or of a mark's words. A
+// semicolon is not among them: goldmark cuts the text of a line before a trigger at its end, and an entity there would be none.
+func (bareAddress) Trigger() []byte { return []byte(" \"'(*_~:,.>{|=-+") }
 
 // Parse implements parser.InlineParser.
 func (bareAddress) Parse(parent ast.Node, block text.Reader, pc parser.Context) ast.Node {

@@ -219,11 +219,15 @@ func clarify(a *html.Node) {
 	if shows != "" {
 		a.AppendChild(&html.Node{Type: html.TextNode, Data: shows})
 	}
-	if !links {
-		a.DataAtom, a.Data, a.Attr = atom.Span, "span", nil
+	if links {
+		setAttribute(a, "href", address)
 		return
 	}
-	setAttribute(a, "href", address)
+	for child := a.FirstChild; child != nil; child = a.FirstChild {
+		a.RemoveChild(child)
+		a.Parent.InsertBefore(child, a)
+	}
+	a.Parent.RemoveChild(a)
 }
 
 // clarifyPicture does the same for a picture, whose words are its description.
@@ -232,9 +236,9 @@ func clarifyPicture(img *html.Node) {
 	switch words := attribute(img, "alt"); {
 	case links:
 		setAttribute(img, "src", address)
-	case address != "" && words != address:
+	case address != "" && words != "" && words != address:
 		setAttribute(img, "src", "")
-		setAttribute(img, "alt", strings.TrimSpace(words+" ("+address+")"))
+		setAttribute(img, "alt", words+" ("+address+")")
 	}
 }
 
@@ -251,7 +255,8 @@ func setAttribute(n *html.Node, name, value string) {
 // showsSomething reports whether a link has words or a picture.
 func showsSomething(a *html.Node) bool {
 	for node := range a.Descendants() {
-		picture := node.DataAtom == atom.Img && attribute(node, "alt")+attribute(node, "src") != ""
+		_, links := linkable(attribute(node, "src"), "http", "https")
+		picture := node.DataAtom == atom.Img && (links || attribute(node, "alt") != "")
 		if picture || node.Type == html.TextNode && strings.TrimSpace(node.Data) != "" {
 			return true
 		}

@@ -52,6 +52,14 @@ func TestPlainTextOfMarkdown(t *testing.T) {
 	}
 }
 
+func TestEntitiesAtTheEnd(t *testing.T) {
+	for source, want := range map[string]string{"&copy;": "©", "&#169;": "©", "a &auml;\nb": "a ä\nb", "\\&copy;": "&copy;", "**&lt;** &x;": "< &x;", "\\\\&copy;": "\\©"} {
+		if got, _ := FromMarkdown(source).Text(Plain, 0); got != want {
+			t.Errorf("%q: %q", source, got)
+		}
+	}
+}
+
 // TestAddressesAreWhole: a token in base64url ends in - or _, and goldmark's own extension takes _ and ~ off the end.
 func TestAddressesAreWhole(t *testing.T) {
 	for text, want := range map[string]string{
@@ -104,7 +112,7 @@ func firstLink(d Document) string {
 	return ""
 }
 
-// corpus are answers as models write them, one in each file of testdata, and what is worth a line.
+// corpus are answers as models write them, in the files that package markuptest has too.
 func corpus(t testing.TB) (sources []string) {
 	t.Helper()
 	files, err := filepath.Glob("markuptest/answers/*.md")

@@ -76,12 +76,21 @@ func LinkHashtags(content, href string) (linked string, words []string) {
 	if !strings.Contains(content, "#") {
 		return content, nil
 	}
+	linked = MapWords(content, func(text string) string {
+		text, words = linkWords(text, href, words)
+		return text
+	})
+	return linked, words
+}
+
+// MapWords replaces the text of HTML outside of links and code. The text is escaped.
+func MapWords(content string, replace func(text string) string) string {
 	var out strings.Builder
 	tokens := nethtml.NewTokenizer(strings.NewReader(content))
 	for depth := 0; ; {
 		kind := tokens.Next()
 		if kind == nethtml.ErrorToken {
-			return out.String(), words
+			return out.String()
 		}
 
 		raw := string(tokens.Raw())
@@ -92,7 +101,7 @@ func LinkHashtags(content, href string) (linked string, words []string) {
 		case kind == nethtml.EndTagToken && slices.Contains(unlinked, string(name)):
 			depth--
 		case kind == nethtml.TextToken && depth == 0:
-			raw, words = linkWords(raw, href, words)
+			raw = replace(raw)
 		}
 		out.WriteString(raw)
 	}
