@@ -115,7 +115,7 @@ func firstLink(d Document) string {
 // corpus are answers as models write them, in the files that package markuptest has too.
 func corpus(t testing.TB) (sources []string) {
 	t.Helper()
-	files, err := filepath.Glob("markuptest/answers/*.md")
+	files, err := filepath.Glob("markuptest/testdata/answers/*.md")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no answers in markuptest: %v", err)
 	}

@@ -25,7 +25,7 @@ type Answer struct {
 	Address string // where it leads; empty = nowhere, or it is not known
 }
 
-//go:embed answers
+//go:embed testdata/answers
 var answers embed.FS
 
 // snippet is what answers have in their lines, what readers see of it, and where it leads. It has no bar and no line break, so that it fits
@@ -66,12 +66,12 @@ var places = [][2]string{
 // Answers returns texts as models write them: those that were written by hand, and each snippet at each place.
 func Answers(t testing.TB) (list []Answer) {
 	t.Helper()
-	files, err := answers.ReadDir("answers")
+	files, err := answers.ReadDir("testdata/answers")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		content, err := answers.ReadFile("answers/" + file.Name())
+		content, err := answers.ReadFile("testdata/answers/" + file.Name())
 		if err != nil {
 			t.Fatal(err)
 		}
