@@ -21,9 +21,10 @@ func (e *sqliteEngine) Replaced(ctx context.Context) {
 		err = errors.New("the file is large")
 	}
 	if err == nil {
-		err = e.writer.between(ctx, func(s *writerSession) error {
-			return errors.Join(s.execute("VACUUM"), s.execute("PRAGMA wal_checkpoint(TRUNCATE)"))
-		})
+		err = e.writer.between(ctx, func(s *writerSession) error { return s.execute("VACUUM") })
+	}
+	if err == nil {
+		err = e.emptyLog(ctx)
 	}
 	if err != nil {
 		e.logger.Warn("old texts of what was replaced may remain in free space of the database file until you run: sqlite3 "+
@@ -53,19 +54,23 @@ func (e *sqliteEngine) ForgetFree(ctx context.Context) (remains []string, err er
 	if err != nil {
 		return nil, err
 	}
+	return remains, e.emptyLog(ctx)
+}
 
+// emptyLog tries it for some seconds: a reader of an old state, or a checkpoint that runs beside it, ends soon.
+func (e *sqliteEngine) emptyLog(ctx context.Context) error {
 	for range cleanTries {
 		switch done, err := e.writer.truncateLog(ctx, e.reads); {
 		case err != nil:
-			return nil, err
+			return err
 		case done:
-			return remains, nil
+			return nil
 		}
 		if err := clock.Sleep(ctx, cleanPause); err != nil {
-			return nil, Unavailable("clean the write-ahead log", err)
+			return Unavailable("clean the write-ahead log", err)
 		}
 	}
-	return nil, Unavailable("clean the write-ahead log", errors.New("another process reads an old state of the database"))
+	return Unavailable("clean the write-ahead log", errors.New("another process reads an old state of the database"))
 }
 
 // truncateLog empties the write-ahead log: most of it through the pool while others write, the rest between two transactions. Done is false
