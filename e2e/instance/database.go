@@ -61,7 +61,7 @@ func (i *Instance) open() (*sql.DB, string, error) {
 		return database, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'", err
 	}
 
-	files, err := filepath.Glob(filepath.Join(i.Directory, "data", "*.db"))
+	files, err := filepath.Glob(filepath.Join(i.Directory, "data", "inbox.db"))
 	if err != nil || len(files) != 1 {
 		return nil, "", fmt.Errorf("find the SQLite file: %d candidates, %w", len(files), err)
 	}
