@@ -12,7 +12,7 @@ import (
 	"inbox/policypart"
 )
 
-// maxDepth bounds how deep a document is taken apart. What is deeper stays in the order in which it came.
+// maxDepth bounds how deep a document is taken apart. What is deeper is shown as the text that it is.
 const maxDepth = 64
 
 // arranged writes a JSON value for the person who decides about it: the same value, in which shorter members stand before longer ones at each
@@ -25,7 +25,7 @@ func arranged(value json.RawMessage) json.RawMessage {
 	decoder := json.NewDecoder(bytes.NewReader(value))
 	decoder.UseNumber()
 	text, err := arrangedNext(decoder, 0)
-	if err != nil { // no JSON, or too deep: it is shown as the string that it is
+	if err != nil { // no JSON: it is shown as the string that it is
 		return json.RawMessage(seenString(string(value)))
 	}
 	return json.RawMessage(text)
@@ -36,7 +36,9 @@ type arrangedMember struct{ name, value string }
 
 func arrangedNext(decoder *json.Decoder, depth int) (string, error) {
 	if depth > maxDepth {
-		return "", fmt.Errorf("more than %d levels", maxDepth)
+		var rest json.RawMessage
+		err := decoder.Decode(&rest)
+		return seenString(string(rest)), err
 	}
 	token, err := decoder.Token()
 	if err != nil {

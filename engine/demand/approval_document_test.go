@@ -143,7 +143,8 @@ func TestDocumentsAreWrittenAsTheyWillRun(t *testing.T) {
 		`{"n":1e400,"m":10000000000000000001}`:                   `{"n":1e400,"m":10000000000000000001}`,
 		`"<b>&"`:                                                 `"<b>&"`,
 		`[3,1,2,null,true]`:                                      `[3,1,2,null,true]`,
-		strings.Repeat("[", 500) + strings.Repeat("]", 500):      seenString(strings.Repeat("[", 500) + strings.Repeat("]", 500)),
+		`{"body":"long long","deep":` + strings.Repeat("[", 500) + strings.Repeat("]", 500) + `,"to":"a"}`: `{"to":"a","body":"long long","deep":` + strings.Repeat("[", maxDepth) +
+			seenString(strings.Repeat("[", 500-maxDepth)+strings.Repeat("]", 500-maxDepth)) + strings.Repeat("]", maxDepth) + `}`,
 	} {
 		if got := string(arranged(json.RawMessage(value))); got != want {
 			t.Errorf("%.80s: %.120s, want %.120s", value, got, want)
@@ -186,4 +187,24 @@ func TestEveryMemberCanBeRead(t *testing.T) {
 			t.Fatalf("%s has what cannot be seen", got)
 		}
 	})
+}
+
+// TestHeldAnswersShowTheirAddresses: a link of HTML is shown with where it leads.
+func TestHeldAnswersShowTheirAddresses(t *testing.T) {
+	b := offline(t)
+	issuance := b.hold(t, "t1", normalized.Part{Kind: normalized.PartText, MIME: normalized.MIMEHTML, Content: `<p>Log in <a href="https://evil.example/x">here</a></p>`})
+	if message := b.toldPart(issuance).Message; !strings.Contains(message, "https://evil.example/x") {
+		t.Errorf("the approver is not told where the link leads:\n%s", message)
+	}
+}
+
+// TestSentencesOfAgentsDoNotStandForTheCall: a long summary is one line behind the document.
+func TestSentencesOfAgentsDoNotStandForTheCall(t *testing.T) {
+	b := offline(t)
+	part := refundWith(`{"to":"attacker@evil.example"}`)
+	part.Data[policypart.ApprovalKey] = json.RawMessage(strings.Replace(string(part.Data[policypart.ApprovalKey]), "Send a mail", strings.Repeat("all is well ", 1000), 1))
+	message := b.toldPart(b.await(t, "t1", part)).Message
+	if at := strings.Index(message, "attacker@evil.example"); at < 0 || at > strings.Index(message, "all is well") || len(message) > 2_000 {
+		t.Errorf("the call is at %d of\n%s", at, message)
+	}
 }

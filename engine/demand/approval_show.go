@@ -10,6 +10,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/markup"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -52,7 +53,10 @@ func toldLines(i policypart.Issuance, kept notes) []string {
 		lines = append(lines, "The answer:", indented(beginning(seen(draftText(kept.Draft.Response)), toldDraft)))
 	} else {
 		asked := i.Part.Approval()
-		lines = append(lines, "What: "+beginning(oneLine(seen(asked.Summary)), toldSummary))
+		documented := len(asked.Preview)+len(asked.ApplyInput) > 0
+		if !documented {
+			lines = append(lines, "What: "+beginning(oneLine(seen(asked.Summary)), toldSummary))
+		}
 		if asked.Tool != "" {
 			lines = append(lines, "Tool: "+beginning(oneLine(seen(asked.Tool)), toldQuestion))
 		}
@@ -63,6 +67,9 @@ func toldLines(i policypart.Issuance, kept notes) []string {
 			if len(one.value) > 0 {
 				lines = append(lines, one.name, indented(beginning(document(one.value), toldPreview)))
 			}
+		}
+		if documented { // behind the call, so that no sentence of an agent stands for it
+			lines = append(lines, "The agent says: “"+beginning(oneLine(seen(asked.Summary)), toldQuestion)+"”")
 		}
 	}
 
@@ -107,7 +114,14 @@ func jsonText(value json.RawMessage) string {
 
 // draftText writes an answer as text, with the names of what else is in it.
 func draftText(response normalized.Response) string {
-	text := normalized.PlainText(response.Parts)
+	parts := slices.Clone(response.Parts)
+	for i := range parts { // with the addresses of links
+		if parts[i].Kind == normalized.PartText && parts[i].MIME == normalized.MIMEHTML {
+			words, _ := markup.FromHTML(parts[i].Content).Text(markup.Plain, 0)
+			parts[i] = normalized.Text(words)
+		}
+	}
+	text := normalized.PlainText(parts)
 	if others := slices.Concat(response.To, response.Cc); len(others) > 0 { // first, so that no text hides it
 		text = "[also to " + strings.Join(others, ", ") + "]\n" + text
 	}
@@ -144,7 +158,7 @@ func listed(i policypart.Issuance, now time.Time) exchange.Approval {
 	shown := exchange.Approval{
 		ID: i.ID, Code: codeOf(i), Kind: exchange.ApprovalAction, Status: statusOf(i, now), Agent: i.Agent, TurnID: i.TurnID,
 		ThreadID: i.ThreadID, Asker: kept.Address.String(), Principal: i.Principal, Via: i.Via, Question: kept.Question,
-		ActionID: asked.ActionID, Tool: asked.Tool, Summary: asked.Summary, Preview: arranged(asked.Preview), ApplyInput: arranged(asked.ApplyInput),
+		ActionID: asked.ActionID, Tool: seen(asked.Tool), Summary: seen(asked.Summary), Preview: arranged(asked.Preview), ApplyInput: arranged(asked.ApplyInput),
 		Digest: shownOf(i), DecidedBy: d.DecidedBy, Reason: d.Reason, IssuedAt: i.IssuedAt, ExpiresAt: i.ExpiresAt, UpdatedAt: i.UpdatedAt,
 	}
 
