@@ -10,7 +10,7 @@ ATTACK_SECONDS ?= 20
 FUZZ_TIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: guides trials interop help build install run demo check test test-race e2e explore attacks tck lint release-check fuzz-short bench bench-lists bench-pages generate screenshots test-dependencies
+.PHONY: guides trials interop help build install run demo check test test-race e2e explore attacks tck lint release-check fuzz-short bench bench-compare bench-lists bench-pages generate screenshots test-dependencies
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ release-check: ## make a release for each platform twice, from nothing, and comp
 
 fuzz-short: ## run each fuzz target for a minute (FUZZ_TIME=60s), one after the other; scripts/fuzz-short --list names them
 	scripts/fuzz-short $(FUZZ_TIME)
+
+bench-compare: ## measure a commit and this program in turn, and fail when this one is slower than nine tenths of it (BASE=<commit>, LEAST=0.9)
+	scripts/bench-compare $(BASE)
 
 bench-lists: test-dependencies ## measure lists and searches over a million stored messages, on both databases
 	INBOX_TEST_DATABASE_URL=$${INBOX_TEST_DATABASE_URL:-$$(scripts/test-postgres start --durable)} INBOX_BENCH_ARRIVALS=$${INBOX_BENCH_ARRIVALS:-1000000} \

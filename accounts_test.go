@@ -38,7 +38,7 @@ func operatorTokens(s *inboxtest.Server) map[exchange.Role]string {
 // changesByItself are tables that differ from one moment to the next on a server of which no one asks anything, with the reason.
 var changesByItself = map[string]string{
 	"counted_hours": "a row for each hour", "arrivals": "the list follows the messages", "search_pending": "so does the index of words", "search_words": "the same", "search_state": "the same",
-	"notice_state": "rounds of the server begin and end", "notice_conditions": "the same", "notice_tallies": "the same", "retention_cursors": "the same",
+	"notice_state": "rounds of the server begin and end", "notice_conditions": "the same", "notice_tallies": "the same", "retention_cursors": "the same", "channel_hours": "the same",
 }
 
 // livingNamespaces are namespaces of documents that do so: signs of life, and when a round began last.

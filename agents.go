@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/url"
 	"path/filepath"
@@ -320,13 +321,15 @@ func (a *agentSet) newRemote(table config.Remote, limit time.Duration) (agents.A
 }
 
 // newTools makes the source of an agent's MCP servers; they are started with the server.
-func (b *builder) newTools(tables []config.MCP) ([]llm.Tools, error) {
-	if len(tables) == 0 {
+func (b *builder) newTools(entry *config.Agent) ([]llm.Tools, error) {
+	warn := warnOfUnmatched(b.logger, entry)
+	if len(entry.MCP) == 0 {
+		b.commits = append(b.commits, func() { warn(nil) })
 		return nil, nil
 	}
 
-	servers := make([]mcptool.Server, 0, len(tables))
-	for _, table := range tables {
+	servers := make([]mcptool.Server, 0, len(entry.MCP))
+	for _, table := range entry.MCP {
 		servers = append(servers, mcptool.Server{
 			Name: table.Name, Command: table.Command, Arguments: table.Arguments, Environment: table.Environment, Directory: table.Directory,
 			URL: table.URL, Token: table.Token.Reveal(), Timeout: table.Timeout, Tools: table.Tools, Preview: table.Preview,
@@ -334,7 +337,9 @@ func (b *builder) newTools(tables []config.MCP) ([]llm.Tools, error) {
 		})
 	}
 
-	source, err := mcptool.New(servers, mcptool.Options{Client: b.client, Log: b.logger, Version: Version})
+	var source *mcptool.Source
+	listed := func() { warn(source.Status()) }
+	source, err := mcptool.New(servers, mcptool.Options{Client: b.client, Log: b.logger.With("agent", entry.Name), Version: Version, Listed: listed})
 	if err != nil {
 		return nil, err
 	}
@@ -342,6 +347,34 @@ func (b *builder) newTools(tables []config.MCP) ([]llm.Tools, error) {
 	b.commits = append(b.commits, func() { b.start(source) })
 	b.holds(func() { b.stop(source) })
 	return []llm.Tools{mcpTools{source}}, nil
+}
+
+// warnOfUnmatched returns what logs the entries of an agent's settings that match no tool, each once until it matches one. An approval under a
+// wrong name would be missing without a word.
+func warnOfUnmatched(logger *slog.Logger, entry *config.Agent) func(servers []mcptool.Status) {
+	var mutex sync.Mutex
+	var warned []config.UnmatchedTool
+	return func(servers []mcptool.Status) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		served, unknown := map[string]string{}, []string{}
+		for _, server := range servers {
+			if server.TooMany || !server.Connected && len(server.Tools) == 0 {
+				unknown = append(unknown, server.Server)
+			}
+			for _, name := range server.Tools {
+				served[name] = llm.ToolName(name)
+			}
+		}
+
+		unmatched := entry.UnmatchedTools(served, unknown)
+		for _, one := range unmatched {
+			if !slices.Contains(warned, one) {
+				logger.Warn("a setting names a tool that the agent does not have", "setting", one.Setting, "reason", one.Detail)
+			}
+		}
+		warned = unmatched
+	}
 }
 
 // mcpTools is a source of MCP tools as the models take it.
@@ -369,7 +402,7 @@ func (b *builder) newLLM(entry config.Agent) (agents.Agent, error) {
 		return nil, err
 	}
 
-	tools, err := b.newTools(entry.MCP)
+	tools, err := b.newTools(&entry)
 	if err != nil {
 		return nil, err
 	}
@@ -473,18 +506,8 @@ func (a *agentSet) compaction(table config.Compaction) *llm.Compaction {
 	}
 }
 
-// actions reads the three lists. Validation has made sure that nothing is in two of them.
-func actions(table config.Actions) llm.Actions {
-	read := llm.Actions{Tools: map[string]string{}, Categories: map[string]string{}}
-	for policy, entries := range map[string][]string{"direct": table.Direct, "preview": table.Preview, "forbidden": table.Forbidden} {
-		for _, entry := range entries {
-			if category, is := strings.CutPrefix(entry, "category:"); is {
-				read.Categories[category] = policy
-				continue
-			}
-			read.Tools[entry] = policy
-		}
-	}
+func actions(table config.Actions) (read llm.Actions) {
+	read.Tools, read.Categories = table.Policies()
 	return read
 }
 

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/textproto"
-	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -26,9 +25,44 @@ import (
 
 const persons = 50
 
+// signedNote is the delivery of a note that mentions an agent.
 type signedNote struct {
+	agent  string
 	header http.Header
 	body   []byte
+}
+
+func signNotes(tb testing.TB, community *load.Community, agent string, count int) []signedNote {
+	tb.Helper()
+	notes := make([]signedNote, count)
+	var group errgroup.Group
+	group.SetLimit(runtime.NumCPU())
+	for i := range notes {
+		group.Go(func() error {
+			person := community.Persons[i%persons]
+			actor := "http://inbox.test:8080/agents/" + agent
+			mention := person.Mention(actor, fmt.Sprint(i), "a question of some ordinary length")
+			request, err := person.Delivery(actor+"/inbox", mention.Body, load.Signature{})
+			if err == nil {
+				notes[i] = signedNote{agent: agent, header: request.Header, body: mention.Body}
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		tb.Fatal(err)
+	}
+	return notes
+}
+
+func (n signedNote) deliver(tb testing.TB, handler http.Handler) {
+	request := httptest.NewRequest(http.MethodPost, "/agents/"+n.agent+"/inbox", bytes.NewReader(n.body))
+	request.Host, request.Header = "inbox.test:8080", n.header
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, request)
+	if recorder.Code != http.StatusAccepted {
+		tb.Errorf("status %d: %s", recorder.Code, recorder.Body)
+	}
 }
 
 // BenchmarkAccept is a signed note of a known person through the whole server except for the socket, committed and
@@ -43,37 +77,9 @@ func BenchmarkAccept(b *testing.B) {
 	}
 	defer community.Close()
 	handler := startAccepting(b)
-	target := &url.URL{Scheme: "http", Host: "inbox.test:8080", Path: "/agents/busy/inbox"}
-	sign := func(i int) (signedNote, error) {
-		person := community.Persons[i%persons]
-		actor := "http://inbox.test:8080/agents/busy"
-		mention := person.Mention(actor, fmt.Sprint(i), "a question of some ordinary length")
-		request, err := person.Delivery(actor+"/inbox", mention.Body, load.Signature{})
-		if err != nil {
-			return signedNote{}, err
-		}
-		return signedNote{header: request.Header, body: mention.Body}, nil
-	}
-	notes := make([]signedNote, persons+b.N)
-	var group errgroup.Group
-	group.SetLimit(runtime.NumCPU())
-	for i := range notes {
-		group.Go(func() (err error) { notes[i], err = sign(i); return err })
-	}
-	if err := group.Wait(); err != nil {
-		b.Fatal(err)
-	}
-	serve := func(note signedNote) {
-		request := httptest.NewRequest(http.MethodPost, target.Path, bytes.NewReader(note.body))
-		request.Host, request.Header = target.Host, note.header
-		recorder := httptest.NewRecorder()
-		handler.ServeHTTP(recorder, request)
-		if recorder.Code != http.StatusAccepted {
-			b.Errorf("status %d: %s", recorder.Code, recorder.Body)
-		}
-	}
+	notes := signNotes(b, community, "busy", persons+b.N)
 	for _, note := range notes[:persons] {
-		serve(note)
+		note.deliver(b, handler)
 	}
 	var next atomic.Int64
 	next.Store(persons)
@@ -83,7 +89,7 @@ func BenchmarkAccept(b *testing.B) {
 	used := processorTime()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			serve(notes[next.Add(1)-1])
+			notes[next.Add(1)-1].deliver(b, handler)
 		}
 	})
 	b.StopTimer()
@@ -100,24 +106,27 @@ func processorTime() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-func startAccepting(b *testing.B) http.Handler {
-	b.Helper()
-	file := filepath.Join(b.TempDir(), "inbox.toml")
+func startAccepting(tb testing.TB, settings ...string) http.Handler {
+	tb.Helper()
+	file := filepath.Join(tb.TempDir(), "inbox.toml")
 	text := `domain = "inbox.test:8080"
 [federation]
 allow_private = true
 [[agents]]
 name = "busy"
 kind = "pull"
+[[agents]]
+name = "echo"
+kind = "echo"
 `
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
-	settings := []string{"INBOX_PUBLIC_URL=http://inbox.test:8080"}
+	settings = append(settings, "INBOX_PUBLIC_URL=http://inbox.test:8080")
 	if share := os.Getenv("INBOX_BENCH_SAMPLE"); share != "" {
-		settings = append(settings, "INBOX_TELEMETRY_SAMPLE="+share, "INBOX_TELEMETRY_OTLP_ENDPOINT="+telemetrytest.Start(b).URL)
+		settings = append(settings, "INBOX_TELEMETRY_SAMPLE="+share, "INBOX_TELEMETRY_OTLP_ENDPOINT="+telemetrytest.Start(tb).URL)
 	}
-	return inboxtest.New(b, file, settings...).Serve().Handler()
+	return inboxtest.New(tb, file, settings...).Serve().Handler()
 }
 
 const (
@@ -134,24 +143,8 @@ func BenchmarkAcceptMail(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer names.Close()
-	var domains []load.MailDomain
-	for i := range mailDomains {
-		domain, err := load.NewMailDomain(names, fmt.Sprintf("domain%d.test", i))
-		if err != nil {
-			b.Fatal(err)
-		}
-		domains = append(domains, domain)
-	}
 	server := startAcceptingMail(b, names.Address())
-	transactions := make([]string, mailDomains+b.N)
-	var group errgroup.Group
-	group.SetLimit(runtime.NumCPU())
-	for i := range transactions {
-		group.Go(func() (err error) { transactions[i], err = mailTransaction(domains[i%mailDomains], i); return err })
-	}
-	if err := group.Wait(); err != nil {
-		b.Fatal(err)
-	}
+	transactions := signMails(b, names, mailDomains+b.N)
 	var next atomic.Int64
 	first := newMailPeer(b, server.MailAddr())
 	for range mailDomains {
@@ -174,6 +167,28 @@ func BenchmarkAcceptMail(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "accepts/s")
 }
 
+func signMails(tb testing.TB, names *load.Names, count int) []string {
+	tb.Helper()
+	var domains []load.MailDomain
+	for i := range mailDomains {
+		domain, err := load.NewMailDomain(names, fmt.Sprintf("domain%d.test", i))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		domains = append(domains, domain)
+	}
+	transactions := make([]string, count)
+	var group errgroup.Group
+	group.SetLimit(runtime.NumCPU())
+	for i := range transactions {
+		group.Go(func() (err error) { transactions[i], err = mailTransaction(domains[i%mailDomains], i); return err })
+	}
+	if err := group.Wait(); err != nil {
+		tb.Fatal(err)
+	}
+	return transactions
+}
+
 // mailTransaction is what a peer says to bring one mail: the commands in one piece, then the mail.
 func mailTransaction(domain load.MailDomain, i int) (string, error) {
 	const line = "This is one line of an ordinary mail with an ordinary length.\n"
@@ -187,45 +202,45 @@ func mailTransaction(domain load.MailDomain, i int) (string, error) {
 
 type mailPeer struct{ *textproto.Conn }
 
-func newMailPeer(b *testing.B, address string) mailPeer {
-	b.Helper()
+func newMailPeer(tb testing.TB, address string) mailPeer {
+	tb.Helper()
 	inner, err := net.Dial("tcp", address)
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	peer := mailPeer{textproto.NewConn(inner)}
-	peer.expect(b, 220)
-	peer.say(b, "EHLO load.test\r\n")
-	peer.expect(b, 250)
+	peer.expect(tb, 220)
+	peer.say(tb, "EHLO load.test\r\n")
+	peer.expect(tb, 250)
 	return peer
 }
 
-func (p mailPeer) say(b *testing.B, text string) {
+func (p mailPeer) say(tb testing.TB, text string) {
 	_, _ = p.W.WriteString(text)
 	if err := p.W.Flush(); err != nil {
-		b.Error(err)
+		tb.Error(err)
 	}
 }
 
-func (p mailPeer) expect(b *testing.B, code int) {
+func (p mailPeer) expect(tb testing.TB, code int) {
 	if _, text, err := p.ReadResponse(code); err != nil {
-		b.Errorf("%v %s", err, text)
+		tb.Errorf("%v %s", err, text)
 	}
 }
 
-func (p mailPeer) bring(b *testing.B, transaction string) {
+func (p mailPeer) bring(tb testing.TB, transaction string) {
 	commands, mail, _ := strings.Cut(transaction, "\x00")
-	p.say(b, commands)
+	p.say(tb, commands)
 	for _, code := range []int{250, 250, 354} {
-		p.expect(b, code)
+		p.expect(tb, code)
 	}
-	p.say(b, mail)
-	p.expect(b, 250)
+	p.say(tb, mail)
+	p.expect(tb, 250)
 }
 
-func startAcceptingMail(b *testing.B, resolver string) *inboxtest.Server {
-	b.Helper()
-	file := filepath.Join(b.TempDir(), "inbox.toml")
+func startAcceptingMail(tb testing.TB, resolver string, settings ...string) *inboxtest.Server {
+	tb.Helper()
+	file := filepath.Join(tb.TempDir(), "inbox.toml")
 	text := `domain = "inbox.test"
 [federation]
 allow_private = true
@@ -236,9 +251,9 @@ name = "busy"
 kind = "pull"
 `
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
-	return inboxtest.New(b, file, "INBOX_PUBLIC_URL=http://inbox.test:8080", "INBOX_SMTP_LISTEN=127.0.0.1:0").Serve()
+	return inboxtest.New(tb, file, append(settings, "INBOX_PUBLIC_URL=http://inbox.test:8080", "INBOX_SMTP_LISTEN=127.0.0.1:0")...).Serve()
 }
 
 // BenchmarkA2AEcho is a blocking A2A send to the echo agent through every layer but the socket.
@@ -256,20 +271,24 @@ func BenchmarkA2AEcho(b *testing.B) {
 	used := processorTime()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m%d","role":"ROLE_USER","parts":[{"text":"hello"}]}}}`, sent.Add(1))
-			request := httptest.NewRequest(http.MethodPost, "/a2a/echo", strings.NewReader(body))
-			request.Header.Set("Authorization", "Bearer "+token)
-			request.Header.Set("Content-Type", "application/json")
-			request.Header.Set("A2A-Version", "1.0")
-			recorder := httptest.NewRecorder()
-			handler.ServeHTTP(recorder, request)
-			if recorder.Code != http.StatusOK || !strings.Contains(recorder.Body.String(), "TASK_STATE_COMPLETED") {
-				b.Errorf("status %d: %s", recorder.Code, recorder.Body)
-				return
-			}
+			sendTask(b, handler, token, sent.Add(1))
 		}
 	})
 	b.StopTimer()
 	b.ReportMetric(float64((processorTime()-used).Microseconds())/float64(b.N), "cpu-µs/op")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "sends/s")
+}
+
+// sendTask sends a message to the echo agent and waits for its answer.
+func sendTask(tb testing.TB, handler http.Handler, token string, number int64) {
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m%d","role":"ROLE_USER","parts":[{"text":"hello"}]}}}`, number)
+	request := httptest.NewRequest(http.MethodPost, "/a2a/echo", strings.NewReader(body))
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("A2A-Version", "1.0")
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, request)
+	if recorder.Code != http.StatusOK || !strings.Contains(recorder.Body.String(), "TASK_STATE_COMPLETED") {
+		tb.Errorf("status %d: %s", recorder.Code, recorder.Body)
+	}
 }

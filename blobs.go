@@ -2,6 +2,8 @@ package inbox
 
 import (
 	"net"
+	"net/netip"
+	"slices"
 
 	"inbox/engine/storage"
 	"inbox/internal/blob"
@@ -9,7 +11,7 @@ import (
 )
 
 // openBlobs opens the place of files. Writes, which may be nil, hears of bytes that are about to be written to the disk of this node.
-// Connections to a bucket go to the address that the operator wrote, wherever it is, and to no other.
+// Connections to a bucket go to the address that the operator wrote, wherever it is, and to public ones to which the library knows it leads.
 func openBlobs(config *Config, writes func(bytes int64)) (blob.Backend, error) {
 	place, err := config.BlobStore()
 	if err != nil {
@@ -31,16 +33,28 @@ func openBlobs(config *Config, writes func(bytes int64)) (blob.Backend, error) {
 		}
 		address = net.JoinHostPort(address, port)
 	}
-	trusted := []string{address}
-	if place.HostStyle {
-		trusted = append(trusted, place.Bucket+"."+address)
-	}
-	network := safehttp.New(safehttp.Options{MetadataAddresses: config.Federation.MetadataAddresses, Resolver: safehttp.NewResolver(config.DNS.Resolver)}).Trusting(trusted...)
+	network := safehttp.New(safehttp.Options{MetadataAddresses: config.Federation.MetadataAddresses, Resolver: safehttp.NewResolver(config.DNS.Resolver)})
 
 	return storage.Bucket(config.DataDir, blob.S3Options{
-		Endpoint: place.Endpoint, Plain: place.Plain, Region: place.Region, Bucket: place.Bucket, Prefix: place.Prefix, HostStyle: place.HostStyle,
-		AccessKey: config.Blob.AccessKey, SecretKey: config.Blob.SecretKey.Reveal(), Writes: writes, Dial: network.DialContext,
+		Endpoint: place.Endpoint, Plain: place.Plain, Region: place.Region, Bucket: place.Bucket, Prefix: place.Prefix, Style: place.Style,
+		AccessKey: config.Blob.AccessKey, SecretKey: config.Blob.SecretKey.Reveal(), Writes: writes,
+		Dial: network.Trusting(address, place.Bucket+"."+address).DialContext, DialRole: roleNetwork(config).DialContext,
 	})
+}
+
+// roleNetwork returns the client that gets the keys of the machine's role. Unlike every other client it may connect to the metadata
+// services that have them. Only the library of the S3 protocol uses it: no setting and no peer chooses the address of a request, and the
+// answers serve only to sign requests to the bucket.
+func roleNetwork(config *Config) *safehttp.Client {
+	services := blob.RoleServices()
+	permitted := slices.Clone(config.Federation.MetadataAddresses)
+	for _, service := range services {
+		if at, err := netip.ParseAddrPort(service); err == nil {
+			permitted = append(permitted, netip.PrefixFrom(at.Addr(), at.Addr().BitLen()))
+		}
+	}
+	options := safehttp.Options{AllowPrivate: true, MetadataAddresses: permitted, Resolver: safehttp.NewResolver(config.DNS.Resolver)}
+	return safehttp.New(options).Trusting(services...)
 }
 
 // blobName is where files are, as an operator reads it.

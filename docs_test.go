@@ -476,3 +476,35 @@ func TestFederationNamesEveryProposal(t *testing.T) {
 		t.Error("no code names a proposal")
 	}
 }
+
+// TestBenchmarksAreNewest refuses figures that are older than a claim of the changelog about speed.
+func TestBenchmarksAreNewest(t *testing.T) {
+	changelog, err := os.ReadFile("CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	benchmarks, err := os.ReadFile("docs/benchmarks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured := regexp.MustCompile(`Measured on (\d{4}-\d\d-\d\d) `).FindSubmatch(benchmarks)
+	if measured == nil || !regexp.MustCompile(`commit [0-9a-f]{7,40}\.`).Match(benchmarks) {
+		t.Fatal("docs/benchmarks.md does not say when and of which commit it was measured: make bench")
+	}
+
+	for section := range strings.SplitSeq(string(changelog), "\n### ") {
+		entries, speed := strings.CutPrefix(section, "Speed\n")
+		if !speed {
+			continue
+		}
+		claims := regexp.MustCompile(`(?m)^- (\d{4}-\d\d-\d\d): `).FindAllStringSubmatch(entries, -1)
+		if bullets := strings.Count(entries, "\n- "); bullets != len(claims) {
+			t.Errorf("%d of %d entries under Speed in CHANGELOG.md begin with a date", len(claims), bullets)
+		}
+		for _, claim := range claims {
+			if claim[1] > string(measured[1]) {
+				t.Errorf("CHANGELOG.md claims a change of speed on %s, and docs/benchmarks.md is of %s: make bench", claim[1], measured[1])
+			}
+		}
+	}
+}

@@ -22,6 +22,7 @@ const (
 
 var (
 	DescribeAPI    = apiDescription
+	DocumentFiles  = documentFiles
 	StorageOptions = storageOptions
 )
 

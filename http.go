@@ -191,7 +191,7 @@ func (w *web) openAdmin() error {
 	}
 
 	options := httpserver.Options{
-		Key: "admin.listen", Listen: w.config.Admin.Listen, Flood: w.floodRates(), Routes: slices.Concat(w.own, assetRoutes(), handbook.New(w.config.Domain).Routes()), Checks: w.readiness(),
+		Key: "admin.listen", Listen: w.config.Admin.Listen, Flood: w.floodRates(), Routes: slices.Concat(w.own, assetRoutes(), handbook.New(w.config.Domain, documents).Routes()), Checks: w.readiness(),
 		Metrics:        w.orByToken(w.named),
 		TrustedProxies: w.config.HTTP.TrustedProxies, Inside: w.config.HTTP.Inside,
 		MaxBodyBytes: int64(w.config.HTTP.MaxBodyBytes), Bodies: w.bodies, Grace: w.config.ShutdownGrace, Logger: w.logger, LogRequests: w.config.Log.Access, Hold: w.tokens.HoldRequest,
@@ -247,7 +247,7 @@ func redirectToHTTPS(names []string) http.Handler {
 
 // pageRoutes are the agents' pages, at whose addresses other servers find the actor, and the files that pages load.
 func (w *web) pageRoutes() []httpserver.Route {
-	routes := append(w.pages.Routes(), handbook.New(w.config.Domain).Routes()...)
+	routes := append(w.pages.Routes(), handbook.New(w.config.Domain, documents).Routes()...)
 	for i := range routes {
 		if routes[i].Pattern == public.ProfilePattern {
 			routes[i].Handler = w.activitypub.AtProfile(routes[i].Handler)

@@ -715,9 +715,14 @@ func (c *traffic) operatesApprovals(s *inboxtest.Server, token string) {
 		}
 		at := "/api/v1/approvals/" + fmt.Sprint(open[0].(map[string]any)["id"])
 		c.call("GET", at, token, "", 200)
-		c.call("POST", at+"/edit", token, `{"text":"A better answer."}`, 200)
-		c.call("POST", at+"/"+operation, token, "", 200)
-		c.call("POST", at+"/"+operation, token, "", 409)
+		edited := c.call("POST", at+"/edit", token, `{"text":"A better answer."}`, 200)
+		body := ""
+		if operation == "approve" {
+			c.call("POST", at+"/approve", token, fmt.Sprintf(`{"digest":%q}`, open[0].(map[string]any)["digest"]), 409)
+			body = fmt.Sprintf(`{"digest":%q}`, edited["digest"])
+		}
+		c.call("POST", at+"/"+operation, token, body, 200)
+		c.call("POST", at+"/"+operation, token, body, 409)
 	}
 }
 

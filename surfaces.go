@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,8 +21,6 @@ import (
 	"inbox/adapters/bridge/contract"
 	"inbox/adapters/chat"
 	"inbox/adapters/tasks"
-	"inbox/agents/clienttool"
-	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/tool/request"
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
@@ -30,9 +29,9 @@ import (
 	"inbox/internal/config"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
+	"inbox/internal/markup"
 	"inbox/internal/queue"
 	"inbox/internal/safehttp"
-	"inbox/normalized"
 )
 
 func (m *modules) openActivityPub() (module exchange.Module, err error) {
@@ -239,8 +238,8 @@ func (m *modules) openChat() (module exchange.Module, err error) {
 	m.chat, err = chat.New(chat.Options{
 		Domain: m.config.Domain, PublicURL: m.config.PublicURL, Issued: issuedTokens{m.a2a}, Receiver: chatReceiver{m.pipeline, m.store, m.logger}, Directory: m.registry, Turns: m.store, Runs: m.pipeline,
 		Tokens: m.tokens, Guests: m.takesGuests, Secret: m.tokenKey, Opening: m.opening, Present: m.demands.Present, FileURL: m.activitypub.MediaURL,
-		ToolKind: func(agent, name string) string { return m.now().toolKind(agent, name) }, Tools: chatTools{m.store, m.pipeline}, Memory: m.store, Conversations: m.store,
-		Origins: m.config.Chat.AllowedOrigins, WaitLimit: m.config.Chat.Wait, Logger: m.logger,
+		ToolKind: func(agent, name string) string { return m.now().toolKind(agent, name) }, Tools: chatTools{m.store, m.pipeline, m.blobs}, Memory: m.store, Conversations: m.store,
+		Limits: m.limits(), Origins: m.config.Chat.AllowedOrigins, WaitLimit: m.config.Chat.Wait, Logger: m.logger,
 	})
 	if err != nil {
 		return module, err
@@ -294,7 +293,7 @@ func (c chatReceiver) keep(ctx context.Context, in exchange.Inbound) error {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	session := exchange.Session{
 		ID: route.Session, Owner: in.Message.Sender.Principal(), Agent: recipient.Local, ThreadID: in.Message.ThreadID,
-		Title: firstLine(normalized.PlainText(in.Message.Parts)), CreatedAt: now, UpdatedAt: now,
+		Title: firstLine(markup.PlainText(in.Message.Parts)), CreatedAt: now, UpdatedAt: now,
 	}
 
 	_, created, err := c.sessions.CreateSession(ctx, session)
@@ -327,8 +326,7 @@ func clientToolKinds(configured []config.Agent) func(agent, name string) string 
 			if one.Asker {
 				kind = chat.ToolOfAsker
 			}
-			name := clienttool.Namespace + one.Name
-			kinds[agent+name], kinds[agent+tool.ProviderSafeName(name)] = kind, kind
+			kinds[agent+one.FullName()] = kind
 			if kinds[agent] != chat.ToolOfAsker {
 				kinds[agent] = kind
 			}
@@ -342,6 +340,7 @@ func clientToolKinds(configured []config.Agent) func(agent, name string) string 
 type chatTools struct {
 	rows     *store.Store
 	pipeline *pipeline.Service
+	blobs    exchange.Blobs
 }
 
 // ToolRequests implements chat.ToolRequests.
@@ -349,8 +348,14 @@ func (c chatTools) ToolRequests(ctx context.Context, filter exchange.ToolRequest
 	return c.rows.ToolRequests(ctx, filter)
 }
 
-// Submit hands in the result of a request.
-func (c chatTools) Submit(ctx context.Context, agent, by string, result map[string]any) (*request.Envelope, error) {
+// Submit hands in the result of a request, after its files. Files to which no result refers then, because there is one already, go with the
+// next sweep.
+func (c chatTools) Submit(ctx context.Context, agent, by string, result map[string]any, files exchange.Contents) (*request.Envelope, error) {
+	for _, content := range files {
+		if _, _, err := c.blobs.Put(ctx, bytes.NewReader(content)); err != nil {
+			return nil, err
+		}
+	}
 	return c.pipeline.ToolRequests(agent, by).Submit(ctx, result, nil, nil)
 }
 

@@ -21,7 +21,7 @@ import (
 var a2aConnections = []struct {
 	name    string
 	clients int
-}{{"a2a_echo_1", 1}, {"a2a_echo_16", 16}, {"a2a_echo", 64}}
+}{{"a2a_echo_1", 1}, {"a2a_echo_16", 16}, {"a2a_echo", 64}, {"a2a_echo_256", 256}}
 
 const a2aStreams = 16
 
@@ -32,14 +32,14 @@ func a2aScenarios() []scenario {
 		if c.clients == 1 {
 			about = "blocking `SendMessage` with the echo in the answer, one connection"
 		}
-		list = append(list, scenario{c.name, about, needs{}, func(ctx context.Context, w *world, server *instance.Instance) (measurement, error) {
+		list = append(list, scenario{name: c.name, about: about, run: func(ctx context.Context, w *world, server *instance.Instance) (measurement, error) {
 			return w.withToken(ctx, server, func(peer load.A2APeer) (measurement, error) { return w.echoes(ctx, peer, c.clients) })
 		}})
 	}
 
 	return append(list, scenario{
-		"a2a_first_event", fmt.Sprintf("`SendStreamingMessage`: time to the first event, as fast as %d clients go that read their streams to the end", a2aStreams), needs{},
-		func(ctx context.Context, w *world, server *instance.Instance) (measurement, error) {
+		name: "a2a_first_event", about: fmt.Sprintf("`SendStreamingMessage`: time to the first event, as fast as %d clients go that read their streams to the end", a2aStreams),
+		run: func(ctx context.Context, w *world, server *instance.Instance) (measurement, error) {
 			return w.withToken(ctx, server, func(peer load.A2APeer) (measurement, error) { return w.firstEvents(ctx, peer) })
 		},
 	})

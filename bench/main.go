@@ -34,8 +34,9 @@ type Result struct {
 	P95       float64 `json:"p95_ms"`
 	P99       float64 `json:"p99_ms"`
 	RSS       float64 `json:"rss_mb"`
-	Rival     bool    `json:"rival,omitempty"`   // Engine is the name of another program
-	Missing   string  `json:"missing,omitempty"` // why the other program was not measured
+	Processor float64 `json:"processor_us,omitempty"` // of the server, a message
+	Rival     bool    `json:"rival,omitempty"`        // Engine is the name of another program
+	Missing   string  `json:"missing,omitempty"`      // why the other program was not measured
 }
 
 type options struct {
@@ -45,6 +46,10 @@ type options struct {
 	report   string // file; empty = none
 	load     string // load average when the run began
 	apart    bool   // server and generator on a processor each
+
+	base   string  // commit to compare with; empty = none
+	rounds int     // of a comparison
+	least  float64 // what a scenario must do of what it did at that commit
 
 	bare, bareDirectory string // be bench/bare at this address instead
 	a2asdk              string // or bench/a2asdk
@@ -66,6 +71,9 @@ func parse() (options, error) {
 	only := flag.String("only", "", "run only the scenarios whose name matches this regular expression")
 	report := flag.String("report", "", "write the table into this file")
 	apart := flag.Bool("apart", false, "give server and load generator one processor each")
+	base := flag.String("compare", "", "measure in turn with the program of this commit, on SQLite, and fail when this one is slower than -least of it")
+	rounds := flag.Int("rounds", 3, "rounds of -compare")
+	least := flag.Float64("least", 0.9, "the least share of the other program's rate with which -compare is content")
 	bareAddress := flag.String("bare", "", "be the yardstick bench/bare at this address, for the benchmark itself")
 	bareDirectory := flag.String("bare-directory", "", "directory for the data of -bare")
 	sdkAddress := flag.String("a2asdk", "", "be the yardstick bench/a2asdk at this address, for the benchmark itself")
@@ -78,6 +86,7 @@ func parse() (options, error) {
 	return options{
 		duration: time.Duration(seconds) * time.Second, postgres: os.Getenv("INBOX_TEST_DATABASE_URL"),
 		only: pattern, report: *report, apart: *apart && runtime.NumCPU() > 1,
+		base: *base, rounds: *rounds, least: *least,
 		bare: *bareAddress, bareDirectory: *bareDirectory, a2asdk: *sdkAddress, load: or(os.Getenv("BENCH_LOAD"), loadAverage()),
 	}, nil
 }
@@ -131,6 +140,9 @@ func run() error {
 	}
 	defer w.close()
 
+	if chosen.base != "" {
+		return w.compare(ctx, root)
+	}
 	measured, err := w.measure(ctx, os.Stdout)
 	if err != nil || chosen.report == "" {
 		return err
@@ -152,6 +164,9 @@ func (w *world) measure(ctx context.Context, out io.Writer) ([]Result, error) {
 	var results []Result
 	for _, engine := range w.engines() {
 		for _, scenario := range scenarios {
+			if scenario.prepare != nil && engine != "sqlite" {
+				continue // a file is copied
+			}
 			fmt.Fprintf(os.Stderr, "%s on %s …\n", scenario.name, engine)
 			result, err := w.runScenario(ctx, scenario, engine)
 			if err != nil {

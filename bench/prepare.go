@@ -50,6 +50,7 @@ type signedMail struct {
 // Every engine gets the same ones, in an empty database.
 type pools struct {
 	busyNotes, echoNotes []signedNote
+	steadyNotes          []signedNote
 	strangerNotes        []signedNote
 	busyMails, echoMails []signedMail
 }
@@ -68,6 +69,9 @@ func (w *world) prepare(scenarios []scenario) error {
 	if needs.busyNotes {
 		w.pools.busyNotes, err = each(seconds*maxDeliveries, w.signNote("busy"))
 	}
+	if needs.steadyNotes && err == nil {
+		w.pools.steadyNotes, err = each(persons+seconds*besideRate, w.signNote("busy"))
+	}
 	if needs.strangerNotes && err == nil {
 		w.pools.strangerNotes, err = each(seconds*maxStrangers, w.signStrangerNote)
 	}
@@ -81,7 +85,7 @@ func (w *world) prepare(scenarios []scenario) error {
 		w.pools.echoMails, err = each(domains+seconds*maxMailReplies, w.signMail("echo", 1<<10))
 	}
 
-	fmt.Fprintf(os.Stderr, "signed %d messages in %.1f s\n", len(w.pools.busyNotes)+len(w.pools.strangerNotes)+len(w.pools.echoNotes)+
+	fmt.Fprintf(os.Stderr, "signed %d messages in %.1f s\n", len(w.pools.busyNotes)+len(w.pools.steadyNotes)+len(w.pools.strangerNotes)+len(w.pools.echoNotes)+
 		len(w.pools.busyMails)+len(w.pools.echoMails), time.Since(started).Seconds())
 	return err
 }

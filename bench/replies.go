@@ -86,29 +86,38 @@ func measureNoteRepliesOpenLoop(ctx context.Context, w *world, _ *instance.Insta
 		return measurement{}, err
 	}
 
-	count := min(len(notes), openLoopPerSecond*int(w.duration/time.Second))
 	ledger := load.NewLedger()
 	w.ledger.Store(ledger)
+	m, err := w.openLoop(ctx, openLoopPerSecond, notes, func(note signedNote, due time.Time) error {
+		ledger.Sent("", note.noteID, due)
+		return w.conversation(ctx, note.noteID, func() error { return w.post(target, note) })
+	})
+	m.latencies = ledger.Latencies("")
+	return m, err
+}
 
+// openLoop sends notes at a fixed rate. The time of each one counts from the moment at which it was due.
+func (w *world) openLoop(ctx context.Context, perSecond int, notes []signedNote, send func(note signedNote, due time.Time) error) (measurement, error) {
+	count := min(len(notes), perSecond*int(w.duration/time.Second))
+	took := make([]time.Duration, count)
 	var failures failures
 	var group sync.WaitGroup
 	started := time.Now()
 	for i, note := range notes[:count] {
-		due := started.Add(time.Duration(i) * time.Second / openLoopPerSecond)
+		due := started.Add(time.Duration(i) * time.Second / time.Duration(perSecond))
 		select {
 		case <-time.After(time.Until(due)):
 		case <-ctx.Done():
 			return measurement{}, ctx.Err()
 		}
-
-		ledger.Sent("", note.noteID, due)
 		group.Go(func() {
-			failures.add(w.conversation(ctx, note.noteID, func() error { return w.post(target, note) }))
+			failures.add(send(note, due))
+			took[i] = time.Since(due)
 		})
 	}
 
 	group.Wait()
-	m := measurement{latencies: ledger.Latencies(""), elapsed: time.Since(started), errors: failures.count, err: failures.last}
+	m := measurement{latencies: took, elapsed: time.Since(started), errors: failures.count, err: failures.last}
 	return m, m.problem()
 }
 

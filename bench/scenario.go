@@ -22,15 +22,18 @@ type scenario struct {
 	about string // for the report
 	needs needs
 	run   func(ctx context.Context, w *world, server *instance.Instance) (measurement, error)
+
+	more    string                                                      // lines of the server's configuration
+	prepare func(ctx context.Context, w *world, directory string) error // puts the server's data into its directory; nil = it has none
 }
 
 // needs says which messages have to be signed beforehand.
 type needs struct {
-	busyNotes, strangerNotes, echoNotes, busyMails, echoMails bool
+	busyNotes, steadyNotes, strangerNotes, echoNotes, busyMails, echoMails bool
 }
 
 func (n needs) or(m needs) needs {
-	return needs{n.busyNotes || m.busyNotes, n.strangerNotes || m.strangerNotes, n.echoNotes || m.echoNotes, n.busyMails || m.busyMails, n.echoMails || m.echoMails}
+	return needs{n.busyNotes || m.busyNotes, n.steadyNotes || m.steadyNotes, n.strangerNotes || m.strangerNotes, n.echoNotes || m.echoNotes, n.busyMails || m.busyMails, n.echoMails || m.echoMails}
 }
 
 // Connections at once, as in the first measurements of this project, and unanswered messages at once.
@@ -43,17 +46,17 @@ const (
 
 func scenarios() []scenario {
 	return slices.Concat([]scenario{
-		{"ready", "start of the process until `/readyz` says 200 (five starts on an existing database)", needs{}, measureReady},
-		{"idle", "memory two seconds after the start", needs{}, measureIdle},
-		{"activitypub_accept", fmt.Sprintf("signed deliveries (RSA-2048, %d actors) acknowledged with 202, %d connections, the agent is busy", persons, noteConnections), needs{busyNotes: true}, measureNotes},
-		{"activitypub_strangers", fmt.Sprintf("the same from actors never seen before, on %d servers: each costs a fetch of its key", strangerServers), needs{strangerNotes: true}, measureStrangers},
-		{"email_accept", fmt.Sprintf("DKIM-signed mails of 10 KiB (%d domains) acknowledged with 250, %d connections, the agent is busy", domains, mailConnections), needs{busyMails: true}, measureMails},
+		{name: "ready", about: "start of the process until `/readyz` says 200 (five starts on an existing database)", needs: needs{}, run: measureReady},
+		{name: "idle", about: "memory two seconds after the start", needs: needs{}, run: measureIdle},
+		{name: "activitypub_accept", about: fmt.Sprintf("signed deliveries (RSA-2048, %d actors) acknowledged with 202, %d connections, the agent is busy", persons, noteConnections), needs: needs{busyNotes: true}, run: measureNotes},
+		{name: "activitypub_strangers", about: fmt.Sprintf("the same from actors never seen before, on %d servers: each costs a fetch of its key", strangerServers), needs: needs{strangerNotes: true}, run: measureStrangers},
+		{name: "email_accept", about: fmt.Sprintf("DKIM-signed mails of 10 KiB (%d domains) acknowledged with 250, %d connections, the agent is busy", domains, mailConnections), needs: needs{busyMails: true}, run: measureMails},
 	}, a2aScenarios(), []scenario{
-		{"activitypub_reply", fmt.Sprintf("delivery → signed echo reply delivered, as fast as it goes, at most %d unanswered", noteWindow), needs{echoNotes: true}, measureNoteReplies},
-		{"activitypub_reply_200", "delivery → signed echo reply delivered, 200 messages a second whatever the server does", needs{echoNotes: true}, measureNoteRepliesOpenLoop},
-		{"activitypub_fanout", fmt.Sprintf("one public reply to %d followers on %d servers, one in twenty slow (%s) and one in twenty dead; time from the question to each living server", fanFollowers, fanHosts, fanSlowness), needs{echoNotes: true}, measureFanOut},
-		{"email_reply", fmt.Sprintf("DKIM-signed mail of 1 KiB → signed echo reply at the smarthost, at most %d unanswered", mailWindow), needs{echoMails: true}, measureMailReplies},
-	})
+		{name: "activitypub_reply", about: fmt.Sprintf("delivery → signed echo reply delivered, as fast as it goes, at most %d unanswered", noteWindow), needs: needs{echoNotes: true}, run: measureNoteReplies},
+		{name: "activitypub_reply_200", about: "delivery → signed echo reply delivered, 200 messages a second whatever the server does", needs: needs{echoNotes: true}, run: measureNoteRepliesOpenLoop},
+		{name: "activitypub_fanout", about: fmt.Sprintf("one public reply to %d followers on %d servers, one in twenty slow (%s) and one in twenty dead; time from the question to each living server", fanFollowers, fanHosts, fanSlowness), needs: needs{echoNotes: true}, run: measureFanOut},
+		{name: "email_reply", about: fmt.Sprintf("DKIM-signed mail of 1 KiB → signed echo reply at the smarthost, at most %d unanswered", mailWindow), needs: needs{echoMails: true}, run: measureMailReplies},
+	}, besideScenarios())
 }
 
 func (w *world) chosen() []scenario {

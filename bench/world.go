@@ -40,6 +40,8 @@ type world struct {
 	busy      *httptest.Server // an agent that never answers
 	client    *http.Client
 
+	oldData string // directory with the data of prepareOld; empty = not made yet
+
 	ledger atomic.Pointer[load.Ledger] // of the running scenario
 	pools  pools
 }
@@ -58,7 +60,7 @@ func newWorld(binary, directory string, chosen options) (*world, error) {
 		return nil, err
 	}
 
-	if os.Geteuid() == 0 {
+	if os.Geteuid() == 0 && w.base == "" { // for Postfix, which is not compared
 		if w.well, err = w.names.Well(); err != nil {
 			return nil, err
 		}
@@ -131,7 +133,7 @@ func (w *world) engines() []string {
 
 // runScenario measures one scenario on a server of its own with an empty database.
 func (w *world) runScenario(ctx context.Context, s scenario, engine string) (Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	directory, err := os.MkdirTemp(w.directory, "server-")
 	if err != nil {
@@ -139,6 +141,12 @@ func (w *world) runScenario(ctx context.Context, s scenario, engine string) (Res
 	}
 
 	settings := w.settings()
+	settings.More += s.more
+	if s.prepare != nil {
+		if err := s.prepare(ctx, w, directory); err != nil {
+			return Result{}, err
+		}
+	}
 	if engine == "postgres" {
 		url, remove, err := instance.NewDatabase(ctx, w.postgres)
 		if err != nil {
@@ -198,7 +206,11 @@ func (w *world) against(ctx context.Context, s scenario, server *instance.Instan
 	fmt.Fprintf(os.Stderr, "  processor time: server %.0f %%, generator %.0f %%\n",
 		percentOf(max(used-before, 0), elapsed), percentOf(processorTime()-generatorBefore, elapsed))
 	w.client.CloseIdleConnections()
-	return m.result(memory), nil
+	result := m.result(memory)
+	if messages := result.PerSecond * m.elapsed.Seconds(); messages > 0 {
+		result.Processor = round(float64((used - before).Microseconds()) / messages)
+	}
+	return result, nil
 }
 
 // awaitKeys asks for the actors: a new server makes their RSA keys in the background, once in its life.

@@ -312,10 +312,10 @@ func (a *API) approval(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return a.operator.Approvals.Approval(r.Context(), httpserver.Param(r, "approval"))
 }
 
-// approve takes an optional {"digest": "…"} of what was read.
+// approve takes {"digest": "…"} of what was read.
 func (a *API) approve(w http.ResponseWriter, r *http.Request) (any, error) {
 	var read digestBody
-	if err := readOptional(w, r, maxDecisionBytes, &read, `send {"digest":"…"} or no body`); err != nil {
+	if err := readOptional(w, r, maxDecisionBytes, &read, `send {"digest":"…"} of the approval that you read`); err != nil {
 		return nil, err
 	}
 	return a.operator.Approvals.Approve(r.Context(), httpserver.Param(r, "approval"), read.Digest, caller(r))

@@ -111,6 +111,10 @@ func (o *office) Approval(_ context.Context, id string) (exchange.Approval, erro
 	return o.decided("approval "+id, id)
 }
 
+func (o *office) Approvable(_ context.Context, id, by string) (exchange.Approval, error) {
+	return o.decided("approvable "+id+" by "+by, id)
+}
+
 func (o *office) Approve(_ context.Context, id, shown, by string) (exchange.Approval, error) {
 	if shown != "" {
 		by += " as " + shown
@@ -246,10 +250,9 @@ func TestOperatorAPI(t *testing.T) {
 		"approvals, all":  {http.MethodGet, "/api/v1/approvals?status=all&limit=1&before=p9", "", http.StatusOK, "approvals  true p9 2", `"next":"p1"`},
 		"status":          {http.MethodGet, "/api/v1/approvals?status=denied", "", http.StatusBadRequest, "", `"field":"status"`},
 		"approval":        {http.MethodGet, "/api/v1/approvals/p1", "", http.StatusOK, "approval p1", `"id":"p1"`},
-		"approve":         {http.MethodPost, "/api/v1/approvals/p1/approve", "", http.StatusOK, "approve p1 by operator:laptop", `"status":"approved"`},
 		"approve as read": {http.MethodPost, "/api/v1/approvals/p1/approve", `{"digest":"6f3c"}`, http.StatusOK, "approve p1 by operator:laptop as 6f3c", `"status":"approved"`},
 		"approve what":    {http.MethodPost, "/api/v1/approvals/p1/approve", `{"digest":`, http.StatusBadRequest, "", "digest"},
-		"approve twice":   {http.MethodPost, "/api/v1/approvals/p2/approve", "", http.StatusConflict, "approve p2 by operator:laptop", "decided before"},
+		"approve twice":   {http.MethodPost, "/api/v1/approvals/p2/approve", `{"digest":"6f3c"}`, http.StatusConflict, "approve p2 by operator:laptop as 6f3c", "decided before"},
 		"deny":            {http.MethodPost, "/api/v1/approvals/p1/deny", "", http.StatusOK, "deny p1 by operator:laptop: ", `"id":"p1"`},
 		"deny, reason":    {http.MethodPost, "/api/v1/approvals/p1/deny", `{"reason":"too late"}`, http.StatusOK, "deny p1 by operator:laptop: too late", `"id":"p1"`},
 		"deny, long":      {http.MethodPost, "/api/v1/approvals/p1/deny", `{"reason":"` + strings.Repeat("x", 501) + `"}`, http.StatusBadRequest, "", `"field":"reason"`},

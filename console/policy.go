@@ -22,8 +22,7 @@ import (
 	"inbox/policypart"
 )
 
-//go:generate go tool -modfile=../tools/go.mod templ generate -path . -log-level warn
-//go:generate go run inbox/internal/pagecode .
+//go:generate go tool -modfile=../tools/go.mod templ generate -f policy.templ -log-level warn
 
 // PolicyOptions configure the pages of demands. Demands, Agents and PublicURL are required.
 type PolicyOptions struct {

@@ -237,7 +237,13 @@ func TestHeldAnswerIsEditedAndSent(t *testing.T) {
 		}
 		p.inbox("approvals", "edit", held.Code, "--file", file)
 		p.killed()
-		p.inbox("approvals", "approve", held.ID)
+		for _, old := range [][]string{{"--digest", held.Digest, held.ID}, {"--yes", held.Code}} {
+			_, err := p.Run(t.Context(), append([]string{"approvals", "approve"}, old...)...)
+			if err == nil || !strings.Contains(err.Error(), "look at it again") || strings.Contains(err.Error(), "The answer:") || strings.Contains(err.Error(), "tried by") {
+				t.Errorf("%q approves the text after the edit, or it is printed: %v", old, err)
+			}
+		}
+		p.inbox("approvals", "approve", "--yes", held.ID)
 		if answer := plain(p.outbox.await(t, first).Raw); !strings.Contains(answer, "We open at nine.") || strings.Contains(answer, "eight") {
 			t.Errorf("sent: %s", answer)
 		}
@@ -251,7 +257,13 @@ func TestHeldAnswerIsEditedAndSent(t *testing.T) {
 				t.Errorf("the operator API took %s token: %d", name, status)
 			}
 		}
-		if status, body := p.api(http.MethodPost, "/approvals/"+held.ID+"/approve", p.adminToken()); status != http.StatusOK || !strings.Contains(body, `"decided_by":"operator:first"`) {
+		if status, body := p.apiWith(http.MethodPost, "/approvals/"+held.ID+"/approve", p.adminToken(), `{"digest":"6f3c"}`); status != http.StatusBadRequest || !strings.Contains(body, "64 hexadecimal digits") {
+			t.Errorf("approved with half a digest by the API: %d %s", status, body)
+		}
+		if status, body := p.apiWith(http.MethodPost, "/approvals/"+held.ID+"/approve", p.adminToken(), fmt.Sprintf(`{"digest":%q}`, strings.Repeat("6f3c", 16))); status != http.StatusConflict {
+			t.Errorf("approved with another digest by the API: %d %s", status, body)
+		}
+		if status, body := p.apiWith(http.MethodPost, "/approvals/"+held.ID+"/approve", p.adminToken(), fmt.Sprintf(`{"digest":%q}`, held.Digest)); status != http.StatusOK || !strings.Contains(body, `"decided_by":"operator:first"`) {
 			t.Errorf("approved by the API: %d %s", status, body)
 		}
 		p.outbox.await(t, second)
@@ -313,7 +325,7 @@ func TestApprovalExpiresWithASentence(t *testing.T) {
 	eventually(t, "the time is over", func() bool {
 		return len(p.approvals("--all")) == 1 && p.approvals("--all")[0].Status == exchange.ApprovalExpired
 	})
-	if _, err := p.Run(t.Context(), "approvals", "approve", p.approvals("--all")[0].ID); err == nil {
+	if _, err := p.Run(t.Context(), "approvals", "approve", "--yes", p.approvals("--all")[0].ID); err == nil {
 		t.Error("approved after its end")
 	}
 	p.start() // a server looks for what expired when it starts

@@ -372,6 +372,10 @@ func (c *consoleTest) searches(t *testing.T) {
 	}
 	c.posts("ann@sender.test", "echo@inbox.test", signed)
 	c.outbox.await(t, id)
+	eventually(t, "the search index has the file name", func() bool {
+		c.visit("/console/inbox?text=blueprint")
+		return c.script(`document.querySelectorAll('main a.row').length`) != "0"
+	})
 	c.visit("/console/inbox")
 	c.fill("input[name=text]", "blueprint")
 	c.script(`(() => { ` + leaving + `; document.querySelector('form.search').requestSubmit(); return ''; })()`)

@@ -59,6 +59,7 @@ const (
 	guideDomain  = "agents.example"
 	guideAddress = "45.80.0.10"
 	guideModel   = "45.80.0.30"
+	readersModel = "http://127.0.0.1:11434/v1" // the reader's own model in the documents; guideModel stands in for it
 	usual        = "README.md"
 	serving      = "inbox serve"
 )
@@ -118,7 +119,7 @@ var guides = map[string]guide{
 	"docs/tasks.md":               {own: true, toml: []int{0}, files: map[string]string{"scene.json": `{"scene": 1}`}},
 	"docs/trust.md":               {own: true, linked: true, toml: []int{0, 1}, first: `export INBOX_SECRET="a long random text"`, background: []string{"python3 docs/examples/pythonagent/agent.py"}},
 	"docs/troubleshooting.md":     {once: true},
-	"docs/agents/client-tools.md": {own: true, local: true, toml: []int{0}, settings: "[agents.llm]\nbase_url = \"http://" + guideModel + "/v1\"\nmodel = \"scripted\"\n", background: []string{"python3 docs/examples/clienttool/client.py"}},
+	"docs/agents/client-tools.md": {own: true, local: true, toml: []int{0}, background: []string{"python3 docs/examples/clienttool/client.py"}},
 	"docs/agents/pull.md":         {own: true, local: true, toml: []int{0}, background: []string{"python3 docs/examples/pullagent/agent.py"}},
 	"docs/agents/webhook.md":      {own: true, local: true, toml: []int{0}, background: []string{"python3 docs/examples/pythonagent/agent.py"}},
 	"docs/guides/first-answer.md": {walked: true, background: []string{serving}},
@@ -180,7 +181,7 @@ var words = []word{
 	{"inbox explain", "NAME", "echo not_found", false},
 	{"inbox approvals approve", "CODE", "inbox approvals list --json | text code", true},
 	{"SOURCES=", "$HOME/inbox", `printf '%s\n' "$CHECKOUT"`, true},
-	{"MODEL_URL=", "http://127.0.0.1:11434/v1", "echo http://" + guideModel + "/v1", true},
+	{"MODEL_URL=", readersModel, "echo http://" + guideModel + "/v1", true},
 	{"CARD=", "https://agent.example.org/.well-known/agent-card.json", "echo http://localhost:8090/a2a/echo/.well-known/agent-card.json", true},
 	{"echo 'postgres", "postgres://inbox:a%20long%20random%20text@db.example/inbox", `printf '%s\n' "$DATABASE"`, true},
 	{"inbox", "A", theEcho, false},
@@ -498,7 +499,7 @@ func (h *house) configuration(d manual) (texts []string) {
 		if i > 0 { // blocks that are whole files begin alike
 			text = publicURL.ReplaceAllString(text, "")
 		}
-		texts = append(texts, text)
+		texts = append(texts, strings.ReplaceAll(text, readersModel, "http://"+guideModel+"/v1"))
 	}
 	return append(texts, h.settings)
 }
@@ -880,10 +881,10 @@ func differs(said, output, problems string) string {
 	said = regexp.MustCompile(`,\s*…\s*([}\]])`).ReplaceAllString(said, "$1")
 	var shown, got any
 	if err := json.Unmarshal([]byte(said), &shown); err != nil {
-		return "that is no JSON: " + err.Error()
+		return "that is not JSON: " + err.Error()
 	}
 	if err := json.Unmarshal([]byte(output), &got); err != nil {
-		return "what came is no JSON: " + err.Error()
+		return "what came is not JSON: " + err.Error()
 	}
 	return lacks("", shown, got)
 }

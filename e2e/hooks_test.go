@@ -177,7 +177,7 @@ func TestHookMediatesTools(t *testing.T) {
 		if noted(t, notes) != 1 {
 			t.Error("the tool ran before anybody approved")
 		}
-		s.inbox("approvals", "approve", open[0].ID)
+		s.inbox("approvals", "approve", "--yes", open[0].ID)
 		awaitTask(t, peer, task.ID, completed)
 		if noted(t, notes) != 2 {
 			t.Errorf("after the approval there are %d notes; want 2", noted(t, notes))

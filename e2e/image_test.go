@@ -44,7 +44,7 @@ func (c *container) alone() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.configure(fmt.Sprintf("[http]\nlisten = %q\n[smtp]\nlisten = \"off\"\n[federation]\nallow_private = true\n", address))
+	c.configure(fmt.Sprintf("[http]\nlisten = %q\n[smtp]\nlisten = \"off\"\n[federation]\nallow_private = true\n[operator]\nnotify_zone = \"Europe/Berlin\"\n", address))
 
 	server, ended := c.start()
 	eventually(t, "the server in the container is ready", func() bool {

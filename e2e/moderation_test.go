@@ -263,7 +263,12 @@ func (s *server) adminToken() string {
 // api calls the operator API.
 func (s *server) api(method, path, token string) (int, string) {
 	s.t.Helper()
-	request, err := http.NewRequestWithContext(s.t.Context(), method, s.URL()+"/api/v1"+path, http.NoBody)
+	return s.apiWith(method, path, token, "")
+}
+
+func (s *server) apiWith(method, path, token, sent string) (int, string) {
+	s.t.Helper()
+	request, err := http.NewRequestWithContext(s.t.Context(), method, s.URL()+"/api/v1"+path, strings.NewReader(sent))
 	if err != nil {
 		s.t.Fatal(err)
 	}

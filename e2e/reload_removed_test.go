@@ -62,7 +62,7 @@ func TestReloadRemovesABusyAgent(t *testing.T) {
 
 		p.configure(steady + agent.table("back", ""))
 		p.reload()
-		p.inbox("approvals", "approve", p.approvals()[0].ID)
+		p.inbox("approvals", "approve", "--yes", p.approvals()[0].ID)
 		p.inbox("resume", "--all")
 		for _, id := range []string{parked, queued} {
 			eventually(t, id+" is failed with a reason", func() bool {

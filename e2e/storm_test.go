@@ -53,6 +53,7 @@ type storm struct {
 
 const (
 	replyPatience = time.Second           // before a sender goes on without the reply
+	blockPatience = time.Minute           // for a blocking send, which the server holds for 50 s at most and acknowledges at its end
 	retryPause    = 25 * time.Millisecond // after an attempt that failed
 	stormPersons  = 24                    // actors that share the fediverse senders
 	stormDomains  = 3                     // domains that share the mail senders
@@ -112,7 +113,7 @@ func newStormAt(t *testing.T, database, files, more string, begin func(instance.
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.peer = load.A2APeer{URL: w.s.URL() + "/a2a/echo", Token: token, Client: w.client}
+	w.peer = load.A2APeer{URL: w.s.URL() + "/a2a/echo", Token: token, Client: &http.Client{Timeout: blockPatience, Transport: w.client.Transport}}
 	t.Cleanup(w.client.CloseIdleConnections)
 	return w
 }

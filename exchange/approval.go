@@ -44,14 +44,26 @@ type Approval struct {
 	Summary    string               `json:"summary"`
 	Preview    json.RawMessage      `json:"preview,omitempty"`
 	ApplyInput json.RawMessage      `json:"apply_input,omitempty"`
-	Draft      *normalized.Response `json:"draft,omitempty"`     // of ApprovalReply: the answer as it would be sent now
-	EditedBy   string               `json:"edited_by,omitempty"` // who changed it last
-	Digest     string               `json:"digest"`              // of all that is shown here; an edit changes it
+	Hosts      []string             `json:"hosts,omitempty"`      // names beyond ASCII in what is decided, such as "пример.рф is xn--e1afmkfd.xn--p1ai"
+	Draft      *normalized.Response `json:"draft,omitempty"`      // of ApprovalReply: the answer as it would be sent now
+	DraftText  string               `json:"draft_text,omitempty"` // Draft as people read it: addresses of links, facts of files, look-alike characters as escapes
+	Files      []HeldFile           `json:"files,omitempty"`      // of Draft, in its order
+	EditedBy   string               `json:"edited_by,omitempty"`  // who changed it last
+	Digest     string               `json:"digest"`               // of all that is shown here; an edit changes it
 	DecidedBy  string               `json:"decided_by,omitempty"`
 	Reason     string               `json:"reason,omitempty"` // of a denial
 	IssuedAt   time.Time            `json:"issued_at"`
 	ExpiresAt  time.Time            `json:"expires_at"`
 	UpdatedAt  time.Time            `json:"updated_at"`
+}
+
+// HeldFile is a file of an answer that is held back.
+type HeldFile struct {
+	Name   string `json:"name,omitempty"`
+	MIME   string `json:"mime,omitempty"`   // as its agent says
+	Size   int64  `json:"size,omitempty"`   // bytes; 0 = unknown
+	SHA256 string `json:"sha256,omitempty"` // lower-case hex, of the bytes that would be sent; empty = they are at URL, which this server has not read
+	URL    string `json:"url,omitempty"`
 }
 
 // ApprovalFilter selects approvals, newest first. Empty fields do not restrict.

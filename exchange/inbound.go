@@ -29,7 +29,7 @@ type Inbound struct {
 
 	Original  []byte          // the native bytes as received; stored once, content-addressed
 	Files     Contents        // to which parts of the message refer by their digest; stored with the message
-	Route     json.RawMessage // the adapter's own notes on how to answer; opaque to all other rooms but for RouteWords
+	Route     json.RawMessage // the adapter's own notes on how to answer; opaque to all other packages but for RouteWords and RouteHistory
 	Reference string          // the adapter's conversation handle beside the thread (A2A: task id); may be empty
 	// Conversation is what the peer calls the conversation where that is not the id of the thread (a session, a context), so that
 	// the operator finds the message by it; may be empty.
@@ -70,9 +70,14 @@ func (c Contents) Put(_ context.Context, from io.Reader) (digest string, size in
 		return "", 0, fmt.Errorf("read a file: %w", err)
 	}
 
+	return c.Add(content), int64(len(content)), nil
+}
+
+// Add adds a file and returns its digest.
+func (c Contents) Add(content []byte) (digest string) {
 	digest = normalized.Digest(content)
 	c[digest] = content
-	return digest, int64(len(content)), nil
+	return digest
 }
 
 // RouteWords is the member of Inbound.Route under which an adapter keeps what of a message's own words the normalized form does

@@ -20,6 +20,7 @@ type Reply struct {
 	Channel   string             // by which the question came and the reply leaves
 	Route     json.RawMessage    // as given with the question
 	Response  normalized.Response
+	Encoded   []byte    // Response as JSON, for who stores the reply; empty = the store encodes it
 	CreatedAt time.Time // every rendering carries this time, so that a repeat is the same message
 
 	Posts     int       // of how many messages it consists on the wire; 0 and 1 = one

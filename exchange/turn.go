@@ -72,6 +72,7 @@ type TurnRecord struct {
 	Attempt   int                `json:"attempt"`          // runs started so far
 	Channel   string             `json:"channel"`          // by which the message came and its answer leaves; see Module.Name
 	Message   normalized.Message `json:"message"`          // with PolicyResolution and ReceivedTrace once it was resumed
+	Encoded   []byte             `json:"-"`                // Message without its history as JSON, for who stores the turn; empty = the store encodes it
 	Audience  Audience           `json:"-"`                // Parties are written and not read back: Store.PartiesOf lists them
 	Shared    bool               `json:"-"`                // the agent's history follows the person, so that it is looked up by sender
 	Route     json.RawMessage    `json:"-"`
@@ -195,6 +196,8 @@ const (
 
 	// EventNotAddressed says whom an answer named in its text and not in to or cc; body: {"addresses","reason","mention_relay"}.
 	EventNotAddressed = "mention.not_addressed"
+	// EventAnswerCut says what of an answer had no room; body: {"tool_calls","sources","parts","bytes","rest"}, those that are not 0.
+	EventAnswerCut = "answer.cut"
 )
 
 // ModelStep is one call of a model, with its repetitions.

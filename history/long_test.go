@@ -1,6 +1,7 @@
 package history
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -54,6 +55,41 @@ func TestOneLongMessageLeavesRoomForOthers(t *testing.T) {
 			text := kept[i].Parts[0].Content
 			if _, is := c.sizes[i]; is != strings.HasSuffix(text, shortMark) || is && len(text) < 30<<10 {
 				t.Errorf("%s: turn %d has %d bytes and ends with %q", name, i, len(text), text[max(0, len(text)-20):])
+			}
+		}
+	}
+}
+
+// TestNoFieldTakesTheRoomOfOthers puts a long value into each field of a part, and into up to 64 parts of a message.
+func TestNoFieldTakesTheRoomOfOthers(t *testing.T) {
+	long := strings.Repeat("ä ", 20<<10)
+	object, _ := json.Marshal(map[string]string{"content": long})
+	for name, part := range map[string]normalized.Part{
+		"arguments":   {Kind: normalized.PartToolCall, ID: "1", Name: "write", Args: object, Result: json.RawMessage(`"ok"`)},
+		"results":     {Kind: normalized.PartToolCall, ID: "1", Name: "read", Args: json.RawMessage(`{}`), Result: object},
+		"failures":    {Kind: normalized.PartToolCall, ID: "1", Name: "read", Error: &normalized.ToolError{Message: long}},
+		"alt":         {Kind: normalized.PartFile, MIME: "image/png", Alt: long, BytesRef: normalized.At("https://files.test/1")},
+		"titles":      {Kind: normalized.PartLink, URL: "https://files.test/1", Title: long},
+		"description": {Kind: normalized.PartLink, URL: "https://files.test/1", Description: long},
+	} {
+		for _, at := range []int{0, 1, 7} {
+			turns := thread(strings.Repeat("ua", 10))
+			for range 8 {
+				turns[at].Parts = append(turns[at].Parts, part)
+			}
+			before := written(t, turns[at:at+1])
+			kept, _ := Trim(turns, DefaultPolicy(), start)
+			if len(kept) != 20 || textOf(kept) > 256<<10 {
+				t.Errorf("%s in turn %d: %d of 20 turns, %d bytes", name, at, len(kept), textOf(kept))
+				continue
+			}
+			if !cmp.Equal(before, written(t, turns[at:at+1])) {
+				t.Errorf("%s in turn %d: the thread itself is shortened", name, at)
+			}
+			for _, short := range kept[at].Parts[1:] {
+				if len(short.Args) > 0 && short.Args[0] != '{' {
+					t.Errorf("%s in turn %d: the arguments are no object: %.100s", name, at, short.Args)
+				}
 			}
 		}
 	}

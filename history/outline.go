@@ -16,14 +16,66 @@ type turnOutline struct {
 	long []longPart
 }
 
-// longPart is a part of more than shortResult bytes, a text or a tool result.
-type longPart struct {
-	part, size int
-	result     bool
+// field is a text of a part that may be long.
+type field uint8
+
+const (
+	fieldContent field = iota
+	fieldAlt
+	fieldTitle
+	fieldDescription
+	fieldFailure
+	fieldArgs
+	fieldResult
+	fields
+)
+
+// ofTool reports whether the field holds the arguments or the result of a tool call.
+func (f field) ofTool() bool { return f == fieldArgs || f == fieldResult }
+
+func (f field) size(p *normalized.Part) int {
+	switch f {
+	case fieldAlt:
+		return len(p.Alt)
+	case fieldTitle:
+		return len(p.Title)
+	case fieldDescription:
+		return len(p.Description)
+	case fieldFailure:
+		if p.Error == nil {
+			return 0
+		}
+		return len(p.Error.Message)
+	case fieldArgs:
+		return len(p.Args)
+	case fieldResult:
+		return len(p.Result)
+	default:
+		return len(p.Content)
+	}
 }
 
-// cut is a part that is shortened from size to keep bytes.
-type cut struct{ part, size, keep int }
+// longPart is a field of a part that has more than shortResult bytes.
+type longPart struct {
+	part  int
+	field field
+	size  int
+}
+
+// cut is a field of a part that is shortened from size to keep bytes.
+type cut struct {
+	part       int
+	field      field
+	size, keep int
+}
+
+// to returns the cut that leaves at most so many bytes. Arguments stay an object, so that nothing of them is left.
+func (l longPart) to(length int) cut {
+	if l.field == fieldArgs {
+		length = min(length, len(normalized.LeftOutJSON(l.size)))
+	}
+	return cut{part: l.part, field: l.field, size: l.size, keep: length}
+}
 
 func saved(cuts []cut) (bytes int) {
 	for _, one := range cuts {
@@ -34,7 +86,7 @@ func saved(cuts []cut) (bytes int) {
 
 // withCut returns the cuts with one of them changed or added.
 func withCut(cuts []cut, added cut) []cut {
-	at := slices.IndexFunc(cuts, func(one cut) bool { return one.part == added.part })
+	at := slices.IndexFunc(cuts, func(one cut) bool { return one.part == added.part && one.field == added.field })
 	if at < 0 {
 		return append(slices.Clip(cuts), added)
 	}
@@ -66,24 +118,20 @@ func outlineOf(turn *normalized.HistoricalMessage) turnOutline {
 }
 
 func (t *turnOutline) add(part int, p *normalized.Part) {
-	t.text += len(p.Content) + len(p.Alt) + len(p.Title) + len(p.Description) + len(p.Args) + len(p.Result)
-	if p.Error != nil {
-		t.text += len(p.Error.Message)
+	for f := range fields {
+		size := f.size(p)
+		t.text += size
+		if size > shortResult {
+			t.long = append(t.long, longPart{part: part, field: f, size: size})
+		}
 	}
 	if p.Policy != nil {
 		t.text += len(p.Policy.Title) + len(p.Policy.Message)
 	}
-
-	switch {
-	case len(p.Result) > shortResult:
-		t.long = append(t.long, longPart{part: part, size: len(p.Result), result: true})
-	case p.Kind == normalized.PartText && len(p.Content) > shortResult:
-		t.long = append(t.long, longPart{part: part, size: len(p.Content)})
-	}
 }
 
-// fit returns for each turn what is cut, so that all of them together have at most limit bytes: every long part gets the same length at
-// most, so that short ones stay whole. Nothing is cut of turns that have less.
+// fit returns the cuts of each turn that bring all turns together to at most limit bytes. Long fields are cut to one common length, so that
+// short fields stay whole. Turns below the limit are not cut.
 func fit(turns []*turnOutline, limit int) [][]cut {
 	total := 0
 	for _, turn := range turns {
@@ -107,7 +155,7 @@ func fit(turns []*turnOutline, limit int) [][]cut {
 	for i, turn := range turns {
 		for _, long := range turn.long {
 			if long.size > length {
-				cuts[i] = append(cuts[i], cut{part: long.part, size: long.size, keep: length})
+				cuts[i] = append(cuts[i], long.to(length))
 			}
 		}
 	}

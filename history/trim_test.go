@@ -209,7 +209,7 @@ func drawPolicy(t *rapid.T) Policy {
 	}
 }
 
-func written(t *rapid.T, turns []normalized.HistoricalMessage) (lines []string) {
+func written(t rapid.TB, turns []normalized.HistoricalMessage) (lines []string) {
 	for _, h := range turns {
 		body, err := json.Marshal(h)
 		if err != nil {

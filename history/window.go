@@ -161,7 +161,7 @@ func inWindow(turn *turnOutline, budget int) []cut {
 	return fit([]*turnOutline{turn}, budget/4)[0]
 }
 
-// shorten marks long tool results, the oldest first, until enough bytes are saved.
+// shorten marks what tools were given and gave, if it is long, the oldest first, until enough bytes are saved.
 func (w *window) shorten(turns excerpt[turnOutline], enough int) (gained int) {
 	for i := w.start; i < w.n-protected; i++ {
 		before := saved(w.short[i])
@@ -169,8 +169,8 @@ func (w *window) shorten(turns excerpt[turnOutline], enough int) (gained int) {
 			if gained >= enough {
 				return gained
 			}
-			if long.result {
-				w.cut(i, withCut(w.short[i], cut{part: long.part, size: long.size, keep: shortResult}))
+			if long.field.ofTool() {
+				w.cut(i, withCut(w.short[i], long.to(shortResult)))
 				gained += saved(w.short[i]) - before
 				before = saved(w.short[i])
 			}

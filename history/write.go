@@ -90,14 +90,28 @@ func strip(parts []normalized.Part, short []cut) []normalized.Part {
 	}
 
 	for _, one := range short {
-		p := &parts[one.part]
-		if p.Kind == normalized.PartText {
-			p.Content, p.New = shortText(p.Content, one.keep), shortText(p.New, one.keep)
-			continue
-		}
-		p.Result = shortened(p.Result, one.keep)
+		one.apply(&parts[one.part])
 	}
 	return parts
+}
+
+func (c cut) apply(p *normalized.Part) {
+	switch c.field {
+	case fieldAlt:
+		p.Alt = shortText(p.Alt, c.keep)
+	case fieldTitle:
+		p.Title = shortText(p.Title, c.keep)
+	case fieldDescription:
+		p.Description = shortText(p.Description, c.keep)
+	case fieldFailure:
+		p.Error = &normalized.ToolError{Message: shortText(p.Error.Message, c.keep)}
+	case fieldArgs:
+		p.Args = normalized.LeftOutJSON(c.size)
+	case fieldResult:
+		p.Result = shortened(p.Result, c.keep)
+	default:
+		p.Content, p.New = shortText(p.Content, c.keep), shortText(p.New, c.keep)
+	}
 }
 
 func policyText(p *normalized.Part) string {

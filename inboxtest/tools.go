@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,7 +18,7 @@ const ConnectorSecret = "a secret that only the tests know"
 
 // NewWithTools makes a server with models that call client tools. "asks" calls "look" and "weigh", as far as it has no result,
 // and takes the results from the asker; "keeps" calls "vault", which is for programs of the operator. Both then say
-// what they heard. Beside them are the agents "echo" and "pulled", the connector "slack" and the targets "local", which is echo, and "tools", which is keeps. It also counts how often a model was asked.
+// what they heard, and the addresses of the pictures that they saw. Beside them are the agents "echo" and "pulled", the connector "slack" and the targets "local", which is echo, and "tools", which is keeps. It also counts how often a model was asked.
 func NewWithTools(tb testing.TB, settings ...string) (server *Server, asked *atomic.Int32) {
 	tb.Helper()
 	asked = &atomic.Int32{}
@@ -27,20 +28,26 @@ func NewWithTools(tb testing.TB, settings ...string) (server *Server, asked *ato
 			Model    string `json:"model"`
 			Messages []struct {
 				Role    string `json:"role"`
-				Content string `json:"content"`
+				Content any    `json:"content"`
 			} `json:"messages"`
 		}
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 			tb.Error(err)
 		}
-		var heard []string
+		var heard, seen []string
 		for _, message := range body.Messages {
 			if message.Role == "tool" {
-				heard = append(heard, message.Content)
+				heard = append(heard, fmt.Sprint(message.Content))
+			}
+			pieces, _ := message.Content.([]any)
+			for _, piece := range pieces {
+				if picture, is := piece.(map[string]any)["image_url"].(map[string]any); is {
+					seen = append(seen, fmt.Sprint(picture["url"]))
+				}
 			}
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
-		delta, finish := map[string]any{"content": strings.Join(heard, ", ")}, "stop"
+		delta, finish := map[string]any{"content": strings.Join(slices.Concat(heard, seen), ", ")}, "stop"
 		if tools := strings.Fields(body.Model); len(heard) < len(tools) {
 			calls := []any{}
 			for i, tool := range tools[len(heard):] {

@@ -11,8 +11,7 @@ import (
 )
 
 // Files are the migrations in order of their numbers. Key columns are marked COLLATE "C", so that PostgreSQL
-// orders and compares them by bytes whatever the locale of the database; SQLite does so always, and the reader
-// of these files removes the mark for it, as it does with the cast ::json. What one database alone has, such as its
+// orders and compares them by bytes whatever the locale of the database; SQLite does so always. What one database alone has, such as its
 // full-text search, stands between the lines "-- +only sqlite" or "-- +only postgres" and "-- +end"; see For.
 //
 //go:embed *.sql
@@ -24,7 +23,8 @@ const (
 	Postgres = "postgres"
 )
 
-// For returns the migrations without what is only for another database than the one of the name.
+// For returns the migrations as a database takes them: without what is only for another one and, for SQLite, without the collation "C", which it
+// does not know, and the cast ::json, which it does not need.
 func For(database string) fs.FS { return filtered{Files, database} }
 
 type filtered struct {
@@ -58,6 +58,9 @@ func (f filtered) keep(text string) string {
 		case !other:
 			kept.WriteString(line)
 		}
+	}
+	if f.database == SQLite {
+		return strings.NewReplacer(` COLLATE "C"`, "", "::json", "").Replace(kept.String())
 	}
 	return kept.String()
 }

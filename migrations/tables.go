@@ -54,7 +54,7 @@ var TableRules = map[string]TableRule{
 	"mail_failures":     {"when they are too old to count", "removed"},
 	"back_ends":         {"for ever: one row for each agent", "nothing: names of agents"},
 
-	"arrivals":       {"with their message", "removed with their message"},
+	"arrivals":       {"with their message", "the sender's names go with their message, the row when the search index has removed its words"},
 	"search_words":   {"with the words of their message", "removed with their message"},
 	"search_pending": {"when the search index has the change", "removed by the search index"},
 	"search_state":   {"for ever: one row", "nothing: numbers"},

@@ -1,7 +1,7 @@
 package normalized
 
 import (
-	"fmt"
+	"slices"
 	"strings"
 
 	"inbox/internal/fault"
@@ -9,137 +9,192 @@ import (
 
 // Fold puts the deltas of an agent together to its Response. A text part is open from its begin until part_end or the
 // next part; text after that begins a new plain one. Tool calls end by id, in any order. A response delta is the whole
-// answer: it replaces what came before, and only another one may follow. The first error stays. Not for concurrent use.
+// answer: it replaces what came before, and only another one may follow. What has no room in the answer is left out, and a text part says
+// so. The first error stays. Not for concurrent use.
 type Fold struct {
 	limits   Limits
+	meter    Meter
 	response Response
 	parts    []Part
-	text     strings.Builder // of the last part, while it is open
-	open     bool
-	calls    map[string]int // running and ended tool calls: index in parts
-	texts    int            // bytes of all text parts
-	size     int            // bytes of everything
+	text     strings.Builder // of the text part that was begun last
+	at       int             // its index in parts
+	gap      bool            // it has not all of its text
+	open     bool            // a text part may grow
+	absent   bool            // the open part has no room
+	calls    map[string]int  // running and ended tool calls: index in parts
 	whole    bool
 	err      error
 }
 
-// NewFold makes a fold that enforces the limits while the answer grows.
-func NewFold(limits Limits) *Fold { return &Fold{limits: limits.orDefault()} }
+// NewFold makes a fold that leaves out what is over the limits while the answer grows.
+func NewFold(limits Limits) *Fold { return &Fold{limits: limits.orDefault(), meter: NewMeter(limits)} }
 
-// Add takes the next delta. Errors are *fault.Fault of kind Malformed or TooLarge.
+// Add is Take for a caller that passes nothing on.
 func (f *Fold) Add(d Delta) error {
-	if f.err != nil {
-		return f.err
-	}
-	if broken := f.add(&d); broken != nil {
-		f.err = broken
-	}
-	return f.err
+	_, _, err := f.Take(d)
+	return err
 }
 
-func (f *Fold) add(d *Delta) *fault.Fault {
+// Take adds the next delta. It returns as much of it as the answer has room for, and false when that is nothing. Errors are *fault.Fault of
+// kind Malformed, and TooLarge for questions to other agents.
+func (f *Fold) Take(d Delta) (taken Delta, some bool, err error) {
+	if f.err != nil {
+		return d, false, f.err
+	}
+	some, broken := f.add(&d)
+	if broken != nil {
+		f.err = broken
+		return d, false, f.err
+	}
+	return d, some, nil
+}
+
+// Cut says that no more of the answer was read than the deltas so far: tool calls without an outcome are left out.
+func (f *Fold) Cut() { f.meter.left.Rest = true }
+
+// Whole reports whether nothing was left out.
+func (f *Fold) Whole() bool { return f.meter.left == (Left{}) }
+
+// add takes the delta, and cuts it to what has room.
+func (f *Fold) add(d *Delta) (some bool, broken *fault.Fault) {
 	if f.whole && d.Kind != DeltaResponse {
-		return fault.InField("kind", "nothing but another response may follow a response")
+		return false, fault.InField("kind", "nothing but another response may follow a response")
 	}
 
 	switch d.Kind {
 	case DeltaText:
-		return f.append(d.Text)
+		d.Text = f.append(d.Text)
+		return d.Text != "", nil
 	case DeltaPartBegin:
-		return f.begin(d.Part)
+		return f.begin(d)
 	case DeltaPartEnd:
 		return f.end()
 	case DeltaToolCallStart:
-		return f.start(d.Part)
+		return f.start(d)
 	case DeltaToolCallEnd:
-		return f.finish(d.Part)
+		return f.finish(d)
 	case DeltaStatus:
-		return f.status(d.Response)
+		return true, f.status(d.Response)
 	case DeltaResponse:
-		return f.replace(d.Response)
+		return true, f.replace(d)
 	}
 
-	return fault.InField("kind", "must be part_begin, text, part_end, tool_call_start, tool_call_end, status or response")
+	return false, fault.InField("kind", "must be part_begin, text, part_end, tool_call_start, tool_call_end, status or response")
 }
 
-func (f *Fold) append(text string) *fault.Fault {
+func (f *Fold) append(text string) (kept string) {
+	if text == "" {
+		return ""
+	}
 	if !f.open {
-		if text == "" {
-			return nil
-		}
-		if broken := f.push(Text("")); broken != nil {
-			return broken
-		}
-		f.open = true
+		text, _ = f.grow(Text(""), text)
 	}
-
-	f.texts += len(text)
-	f.size += len(text)
-	switch {
-	case f.text.Len()+len(text) > f.limits.TextPart:
-		return tooLarge("text", f.limits.TextPart)
-	case f.texts > f.limits.Text:
-		return tooLarge("text", f.limits.Text)
+	if f.absent {
+		f.meter.left.Bytes += len(text)
+		return ""
 	}
-
-	f.text.WriteString(text)
-	return nil
+	kept = f.meter.Text(text)
+	f.gap = f.gap || len(kept) < len(text)
+	f.text.WriteString(kept)
+	return kept
 }
 
-func (f *Fold) begin(p *Part) *fault.Fault {
+func (f *Fold) begin(d *Delta) (some bool, broken *fault.Fault) {
+	p := d.Part
 	switch {
 	case p == nil:
-		return fault.InField("part", "is required")
+		return false, fault.InField("part", "is required")
 	case p.Kind == PartToolCall:
-		return fault.InField("part.kind", "a tool call begins with tool_call_start")
+		return false, fault.InField("part.kind", "a tool call begins with tool_call_start")
 	case p.Kind != PartText:
-		return f.push(*p)
+		return f.push(*p), nil
 	}
 
-	empty := *p
-	empty.Content = ""
-
-	if broken := f.push(empty); broken != nil {
-		return broken
+	begun := *p
+	begun.Content = ""
+	text, joined := f.grow(begun, p.Content)
+	kept := f.append(text)
+	if joined {
+		*d = Delta{Kind: DeltaText, Text: kept}
+		return kept != "", nil
 	}
-
-	f.open = true
-	return f.append(p.Content)
+	begun.Content = kept
+	d.Part = &begun
+	return !f.absent, nil
 }
 
-// push closes the last part and adds another.
-func (f *Fold) push(p Part) *fault.Fault {
+// grow begins a text part with a text, and returns the text. Without room for another part it takes that of the last tool call, because what
+// an agent says matters more than what it did. Where there is none it goes on with the last text part, behind an empty line: joined.
+func (f *Fold) grow(p Part, text string) (said string, joined bool) {
 	f.close()
-	if len(f.parts) >= f.limits.Parts {
-		return fault.InField("part", fmt.Sprintf("the answer has more than %d parts", f.limits.Parts))
+	f.open, f.absent = true, false
+	if f.meter.parts == 0 {
+		f.evict()
 	}
-	f.parts = append(f.parts, p)
-	return f.grow(partTexts(f.parts[len(f.parts)-1:]) + inlineBytes(f.parts[len(f.parts)-1:]))
+	if f.meter.Part(&p) {
+		f.parts, f.at = append(f.parts, p), len(f.parts)
+		f.text, f.gap = strings.Builder{}, false
+		return text, false
+	}
+
+	f.absent = f.at >= len(f.parts) || !p.OnlyText() || !f.parts[f.at].OnlyText() || f.parts[f.at].MIME != p.MIME || f.gap
+	if f.absent {
+		return text, false
+	}
+	f.meter.part = f.limits.TextPart - f.text.Len()
+	if !strings.HasPrefix(text, "\n") {
+		text = "\n\n" + text
+	}
+	return text, true
 }
 
-func (f *Fold) grow(size int) *fault.Fault {
-	f.size += size
-	if largest := f.limits.documentWithBytes(); f.size > largest {
-		return tooLarge("part", largest)
+// evict leaves out the last tool call that has its outcome.
+func (f *Fold) evict() {
+	for i := len(f.parts) - 1; i >= 0; i-- {
+		if !f.parts[i].Ended() {
+			continue
+		}
+		delete(f.calls, f.parts[i].ID)
+		f.parts = slices.Delete(f.parts, i, i+1)
+		for id, at := range f.calls {
+			if at > i {
+				f.calls[id] = at - 1
+			}
+		}
+		if f.at > i {
+			f.at--
+		}
+		f.meter.parts++
+		f.meter.left.Calls++
+		return
 	}
-	return nil
+}
+
+// push closes the last part and adds another one if it has room.
+func (f *Fold) push(p Part) bool {
+	f.close()
+	has := f.meter.Part(&p)
+	if has {
+		f.parts = append(f.parts, p)
+	}
+	return has
 }
 
 // close finishes the open text part.
 func (f *Fold) close() {
-	if f.open {
-		f.parts[len(f.parts)-1].Content = f.text.String()
-		f.text = strings.Builder{}
-		f.open = false
+	if f.open && !f.absent {
+		f.parts[f.at].Content = f.text.String()
 	}
+	f.open, f.absent = false, false
 }
 
-func (f *Fold) end() *fault.Fault {
-	if len(f.parts) == 0 {
-		return fault.InField("kind", "no part was begun")
+func (f *Fold) end() (some bool, broken *fault.Fault) {
+	if len(f.parts) == 0 && f.Whole() {
+		return false, fault.InField("kind", "no part was begun")
 	}
+	some = len(f.parts) > 0 && !f.absent
 	f.close()
-	return nil
+	return some, nil
 }
 
 // status takes the fields beside the parts; those that are set replace earlier ones.
@@ -185,18 +240,17 @@ func set(target *string, value string) {
 	}
 }
 
-func (f *Fold) replace(r *Response) *fault.Fault {
-	if r == nil {
+func (f *Fold) replace(d *Delta) *fault.Fault {
+	if d.Response == nil {
 		return fault.InField("response", "is required")
 	}
 
-	texts, inline := dispatchBytes(r.Dispatch)
-	size := texts + inline + partTexts(r.Parts) + inlineBytes(r.Parts)
-	if largest := f.limits.documentWithBytes(); size > largest {
-		return tooLarge("response", largest)
+	if texts, inline := dispatchBytes(d.Response.Dispatch); texts+inline > f.limits.documentWithBytes() {
+		return tooLarge("response.dispatch", f.limits.documentWithBytes())
 	}
-
-	*f = Fold{limits: f.limits, response: *r, parts: r.Parts, whole: true}
+	whole := d.Response.Fit(f.limits, Left{})
+	d.Response = &whole
+	*f = Fold{limits: f.limits, response: whole, parts: whole.Parts, whole: true}
 	return nil
 }
 
@@ -210,7 +264,7 @@ func (f *Fold) Snapshot() Response {
 
 	out.Parts = make([]Part, 0, len(f.parts))
 	for i, p := range f.parts {
-		if f.open && i == len(f.parts)-1 {
+		if f.open && !f.absent && i == f.at {
 			p.Content = f.text.String()
 		}
 		if !p.blank() {
@@ -221,15 +275,29 @@ func (f *Fold) Snapshot() Response {
 	return out
 }
 
-// Response returns the finished answer: open text parts are closed, blank ones left out. It fails with the first error of
+// Response returns the finished answer: open text parts are closed, blank ones left out, and a part says what had no room. It fails with the first error of
 // Add, and when a tool call has no outcome although the answer does not wait for input.
 func (f *Fold) Response() (Response, error) {
 	if f.err != nil {
 		return Response{}, f.err
 	}
 
-	out := f.Snapshot()
-	if f.whole || out.Status == StatusInputRequired {
+	out, left := f.Snapshot(), f.meter.left
+	if f.whole {
+		return out, nil
+	}
+	if left.Rest {
+		out.Parts = slices.DeleteFunc(out.Parts, func(p Part) bool {
+			if p.running() {
+				left.Calls++
+			}
+			return p.running()
+		})
+	}
+	if left != (Left{}) {
+		out = out.Fit(f.limits, left)
+	}
+	if out.Status == StatusInputRequired {
 		return out, nil
 	}
 
@@ -244,18 +312,21 @@ func (f *Fold) Response() (Response, error) {
 	return out, nil
 }
 
-func (f *Fold) start(p *Part) *fault.Fault {
-	if broken := f.checkCall(p); broken != nil {
-		return broken
+func (f *Fold) start(d *Delta) (some bool, broken *fault.Fault) {
+	free := f.meter.tools
+	p, broken := f.call(d)
+	if broken != nil {
+		return false, broken
 	}
 	if !p.running() {
-		return fault.InField("part", "a tool call starts without result and error")
+		return false, fault.InField("part", "a tool call starts without result and error")
 	}
 	if _, known := f.calls[p.ID]; known {
-		return fault.InField("part.id", "a tool call with this id was started before")
+		return false, fault.InField("part.id", "a tool call with this id was started before")
 	}
-	if broken := f.push(*p); broken != nil {
-		return broken
+	if !f.push(*p) {
+		f.meter.tools = free
+		return false, nil
 	}
 
 	if f.calls == nil {
@@ -263,24 +334,27 @@ func (f *Fold) start(p *Part) *fault.Fault {
 	}
 
 	f.calls[p.ID] = len(f.parts) - 1
-	return nil
+	return true, nil
 }
 
-func (f *Fold) finish(p *Part) *fault.Fault {
-	if broken := f.checkCall(p); broken != nil {
-		return broken
+func (f *Fold) finish(d *Delta) (some bool, broken *fault.Fault) {
+	p, broken := f.call(d)
+	if broken != nil {
+		return false, broken
 	}
 
 	at, known := f.calls[p.ID]
 	switch {
+	case !known && f.meter.left.Calls > 0: // perhaps one of those that had no room
+		return false, nil
 	case !known:
-		return fault.InField("part.id", "no tool call with this id was started")
+		return false, fault.InField("part.id", "no tool call with this id was started")
 	case !f.parts[at].running():
-		return fault.InField("part.id", "the tool call with this id has ended before")
+		return false, fault.InField("part.id", "the tool call with this id has ended before")
 	case p.running():
-		return fault.InField("part", "a tool call ends with its result or error")
+		return false, fault.InField("part", "a tool call ends with its result or error")
 	case p.Name != f.parts[at].Name:
-		return fault.InField("part.name", "is not the name with which the tool call started")
+		return false, fault.InField("part.name", "is not the name with which the tool call started")
 	}
 
 	ended := *p
@@ -289,19 +363,22 @@ func (f *Fold) finish(p *Part) *fault.Fault {
 	}
 
 	f.parts[at] = ended
-	return f.grow(len(ended.Result))
+	return true, nil
 }
 
-func (f *Fold) checkCall(p *Part) *fault.Fault {
-	if p == nil || p.Kind != PartToolCall {
-		return fault.InField("part", "must be a tool_call")
+// call checks the tool call of a delta, and cuts it to what has room.
+func (f *Fold) call(d *Delta) (*Part, *fault.Fault) {
+	if d.Part == nil || d.Part.Kind != PartToolCall {
+		return nil, fault.InField("part", "must be a tool_call")
 	}
 
+	fitting := f.meter.call(*d.Part)
+	d.Part = &fitting
 	c := checker{limits: f.limits, stop: 1}
 	at := key(nil, "part")
-	c.toolCall(&at, p)
+	c.toolCall(&at, d.Part)
 	if len(c.found) > 0 {
-		return c.found[0]
+		return nil, c.found[0]
 	}
-	return nil
+	return d.Part, nil
 }

@@ -160,25 +160,21 @@ func TestFoldRefuses(t *testing.T) {
 		deltas []Delta
 		field  string
 	}{
-		"unknown kind":           {[]Delta{{Kind: "hum"}}, "kind"},
-		"begin without part":     {[]Delta{{Kind: DeltaPartBegin}}, "part"},
-		"begin of a call":        {[]Delta{{Kind: DeltaPartBegin, Part: call}}, "part.kind"},
-		"end without begin":      {[]Delta{{Kind: DeltaPartEnd}}, "kind"},
-		"start without part":     {[]Delta{{Kind: DeltaToolCallStart}}, "part"},
-		"start of a text":        {[]Delta{{Kind: DeltaToolCallStart, Part: &text}}, "part"},
-		"start with outcome":     {[]Delta{{Kind: DeltaToolCallStart, Part: ended}}, "part"},
-		"start twice":            {[]Delta{{Kind: DeltaToolCallStart, Part: call}, {Kind: DeltaToolCallStart, Part: call}}, "part.id"},
-		"end of nothing":         {[]Delta{{Kind: DeltaToolCallEnd, Part: ended}}, "part.id"},
-		"end without outcome":    {[]Delta{{Kind: DeltaToolCallStart, Part: call}, {Kind: DeltaToolCallEnd, Part: call}}, "part"},
-		"end with both":          {[]Delta{{Kind: DeltaToolCallStart, Part: call}, {Kind: DeltaToolCallEnd, Part: both}}, "part.error"},
-		"end twice":              {[]Delta{{Kind: DeltaToolCallStart, Part: call}, {Kind: DeltaToolCallEnd, Part: ended}, {Kind: DeltaToolCallEnd, Part: ended}}, "part.id"},
-		"status without fields":  {[]Delta{{Kind: DeltaStatus}}, "response"},
-		"status with parts":      {[]Delta{{Kind: DeltaStatus, Response: &Response{Parts: []Part{text}}}}, "response.parts"},
-		"response without one":   {[]Delta{{Kind: DeltaResponse}}, "response"},
-		"65 parts":               {many(65, Delta{Kind: DeltaPartBegin, Part: &text}), "part"},
-		"one text over 1 MiB":    {many(17, Delta{Kind: DeltaText, Text: strings.Repeat("x", 64<<10)}), "text"},
-		"all texts over 4 MiB":   {bigTexts(), "text"},
-		"tool result over limit": {[]Delta{{Kind: DeltaToolCallStart, Part: call}, {Kind: DeltaToolCallEnd, Part: hugeResult()}}, "part.result"},
+		"unknown kind":          {[]Delta{{Kind: "hum"}}, "kind"},
+		"begin without part":    {[]Delta{{Kind: DeltaPartBegin}}, "part"},
+		"begin of a call":       {[]Delta{{Kind: DeltaPartBegin, Part: call}}, "part.kind"},
+		"end without begin":     {[]Delta{{Kind: DeltaPartEnd}}, "kind"},
+		"start without part":    {[]Delta{{Kind: DeltaToolCallStart}}, "part"},
+		"start of a text":       {[]Delta{{Kind: DeltaToolCallStart, Part: &text}}, "part"},
+		"start with outcome":    {[]Delta{{Kind: DeltaToolCallStart, Part: ended}}, "part"},
+		"start twice":           {[]Delta{{Kind: DeltaToolCallStart, Part: call}, {Kind: DeltaToolCallStart, Part: call}}, "part.id"},
+		"end of nothing":        {[]Delta{{Kind: DeltaToolCallEnd, Part: ended}}, "part.id"},
+		"end without outcome":   {[]Delta{{Kind: DeltaToolCallStart, Part: call}, {Kind: DeltaToolCallEnd, Part: call}}, "part"},
+		"end with both":         {[]Delta{{Kind: DeltaToolCallStart, Part: call}, {Kind: DeltaToolCallEnd, Part: both}}, "part.error"},
+		"end twice":             {[]Delta{{Kind: DeltaToolCallStart, Part: call}, {Kind: DeltaToolCallEnd, Part: ended}, {Kind: DeltaToolCallEnd, Part: ended}}, "part.id"},
+		"status without fields": {[]Delta{{Kind: DeltaStatus}}, "response"},
+		"status with parts":     {[]Delta{{Kind: DeltaStatus, Response: &Response{Parts: []Part{text}}}}, "response.parts"},
+		"response without one":  {[]Delta{{Kind: DeltaResponse}}, "response"},
 	} {
 		f := NewFold(DefaultLimits())
 		var err error
@@ -197,18 +193,6 @@ func TestFoldRefuses(t *testing.T) {
 			t.Errorf("%s: the response hides the error", name)
 		}
 	}
-}
-
-func bigTexts() (deltas []Delta) {
-	for range 5 {
-		part := Text(strings.Repeat("x", 900<<10))
-		deltas = append(deltas, Delta{Kind: DeltaPartBegin, Part: &part}, Delta{Kind: DeltaPartEnd})
-	}
-	return deltas
-}
-
-func hugeResult() *Part {
-	return &Part{Kind: PartToolCall, ID: "1", Name: "n", Result: json.RawMessage(`"` + strings.Repeat("x", 64<<10) + `"`)}
 }
 
 func TestFoldOfUnfinishedCalls(t *testing.T) {

@@ -24,6 +24,7 @@ type reader struct {
 	path     []step
 	key      []byte // of the current field, unescaped
 	nullable bool   // the next value may be null: it is a field, and null counts as absent
+	answer   bool   // the document is an answer
 	strict   bool   // skip refuses duplicate keys and bytes that are not UTF-8
 	depth    int    // allowed nesting
 	err      error
@@ -62,6 +63,9 @@ func (r *reader) begin(open byte, index int, rule string) bool {
 func (r *reader) field() bool {
 	if !r.more('}') {
 		return false
+	}
+	if r.answer { // the key before is not that of this one
+		r.path[len(r.path)-1].key = nil
 	}
 	r.key = r.text()
 	r.path[len(r.path)-1].key = r.key

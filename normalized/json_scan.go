@@ -210,15 +210,19 @@ func (r *reader) checkText(start, end int, escaped bool) {
 	}
 }
 
-// inWords reports whether the value is of a part or a piece of text. Half of a surrogate pair becomes U+FFFD there, and does not fail all of an
-// answer; in ids and addresses it is refused.
+// inWords reports whether the value is of a part or a piece of text, or anything of an answer but its ids and addresses. Half of a surrogate
+// pair becomes U+FFFD there, and does not fail all of an answer; in ids and addresses it is refused.
 func (r *reader) inWords() bool {
+	words := r.answer
 	for _, s := range r.path {
-		if key := string(s.key); key == "parts" || key == "part" || key == "text" {
+		switch string(s.key) {
+		case "parts", "part", "text":
 			return true
+		case "in_reply_to", "thread_id", "to", "cc":
+			words = false
 		}
 	}
-	return false
+	return words
 }
 
 // escape steps over one escape sequence.
@@ -306,22 +310,45 @@ func unicodeEscape(text []byte) (rune, []byte) {
 }
 
 func hasLoneSurrogate(text []byte) bool {
+	_, found := loneSurrogate(text)
+	return found
+}
+
+// loneSurrogate returns the place of the first escaped half of a surrogate pair that is without the other one.
+func loneSurrogate(text []byte) (at int, found bool) {
 	for {
-		next := bytes.IndexByte(text, '\\')
+		next := bytes.IndexByte(text[at:], '\\')
 		if next < 0 {
-			return false
+			return 0, false
 		}
 
-		text = text[next:]
-		if text[1] != 'u' {
-			text = text[2:]
+		at += next
+		if text[at+1] != 'u' {
+			at += 2
 			continue
 		}
 
-		written := hex4(text[2:])
-		var r rune
-		if r, text = unicodeEscape(text); r == utf8.RuneError && written != utf8.RuneError {
-			return true
+		written := hex4(text[at+2:])
+		r, rest := unicodeEscape(text[at:])
+		if r == utf8.RuneError && written != utf8.RuneError {
+			return at, true
 		}
+		at = len(text) - len(rest)
 	}
+}
+
+// mended returns a document whose escapes were checked with U+FFFD for each half of a surrogate pair: what is kept as it came, such as the
+// result of a tool, is passed on to readers who would refuse the whole.
+func mended(data []byte) []byte {
+	at, found := loneSurrogate(data)
+	if !found {
+		return data
+	}
+
+	data = bytes.Clone(data)
+	for rest := data; found; at, found = loneSurrogate(rest) {
+		copy(rest[at:], `\ufffd`)
+		rest = rest[at:]
+	}
+	return data
 }

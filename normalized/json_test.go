@@ -273,6 +273,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"part deep":           {`{"parts":[{"kind":"text"},{"kind":"link","url":7}]}`, "parts[1].url"},
 		"kind not text":       {`{"parts":[{"kind":7}]}`, "parts[0].kind"},
 		"policy type":         {`{"received_trace":{"parts":[{"kind":"policy","policy":{"message":5}}]}}`, "received_trace.parts[0].policy.message"},
+		"no bytes":            {`{"parts":[{"kind":"text"},{"kind":"file","bytes_ref":{"kind":"inline","digest":""}}]}`, "parts[1].bytes_ref.data_base64"},
+		"null bytes":          {`{"parts":[{"kind":"artifact","bytes_ref":{"data_base64":null,"kind":"inline"}}]}`, "parts[0].bytes_ref.data_base64"},
 		"unprintable key":     {"{\"a\\u0000b\":1,\"a\\u0000b\":2}", `"a\x00b"`},
 	} {
 		_, err := DecodeMessage([]byte(c.document), DefaultLimits())
@@ -280,6 +282,23 @@ func TestDecodeRefuses(t *testing.T) {
 		if err == nil || f.Kind != fault.Malformed || f.Field != c.field {
 			t.Errorf("%s: got %v in %q, want malformed in %q", name, err, f.Field, c.field)
 		}
+	}
+}
+
+func TestAnEmptyFileSaysSo(t *testing.T) {
+	const with = `{"parts":[{"kind":"text","mime":"text/plain","content":"It is below."},` +
+		`{"kind":"file","mime":"text/csv","name":"a.csv","bytes_ref":{"kind":"inline"%s}}]}`
+	if _, err := DecodeResponse(fmt.Appendf(nil, with, ""), DefaultLimits()); err == nil ||
+		err.Error() != "parts[1].bytes_ref.data_base64: is missing" {
+		t.Errorf("without data_base64: %v", err)
+	}
+
+	answer, err := DecodeResponse(fmt.Appendf(nil, with, `,"data_base64":""`), DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if content, err := answer.Parts[1].BytesRef.Bytes(); err != nil || len(content) != 0 {
+		t.Errorf("an empty file has the bytes %q, %v", content, err)
 	}
 }
 
@@ -351,9 +370,38 @@ func TestHalfACharacterFailsNoAnswer(t *testing.T) {
 			t.Errorf("%s: %+v, %v", body, response.Parts, err)
 		}
 	}
-	call := `{"in_reply_to":"m","parts":[{"kind":"tool_call","id":"c","name":"find","args":{"q":"\ud83d"},"result":"\ude00"}]}`
-	if response, err := DecodeResponse([]byte(call), DefaultLimits()); err != nil || len(response.Parts) != 1 {
-		t.Errorf("a call: %+v, %v", response, err)
+
+	// Wherever it stands in an answer, and what is kept as it came is well-formed for others, too.
+	for _, members := range []string{
+		`"parts":[{"kind":"tool_call","id":"c","name":"find","args":{"q\ud83d":"\ud83d","whole":"\ud83d\ude00 \\ud83d"},"result":"\ude00","metadata":{"k\ud800":[1,"\ud83d"]}}]`,
+		`"parts":[{"kind":"tool_call","id":"c","name":"find","args":{},"error":{"message":"no \udfff"}}]`,
+		`"parts":[{"kind":"file","mime":"image/png","name":"a\ud83d.png","alt":"\ude00","bytes_ref":{"kind":"inline","data_base64":"YQ=="},"x-of-others":{"\ud83d":"\ud83d"}}]`,
+		`"parts":[{"kind":"artifact","mime":"text/csv","name":"\ud83d","id":"a\ud83d","description":"\ud83d","bytes_ref":{"kind":"inline","data_base64":"YQ=="}}]`,
+		`"parts":[{"kind":"link","url":"https://a.test/","title":"\ud83d","description":"\ud83d","citation":{"source":"s","excerpt":"\ud83d"}}]`,
+		`"parts":[{"kind":"text","mime":"text/plain","content":"x"}],"metadata":{"model":"m\ud83d","k\ude00":"v"}`,
+		`"parts":[{"kind":"text","mime":"text/plain","content":"x"}],"status":"failed","error":{"code":"x","message":"no \ud83d"}`,
+		`"parts":[{"kind":"text","mime":"text/plain","content":"x"}],"x-of-others":{"k\ud83d":["\ud83d"]},"\ud83d":1`,
+	} {
+		body := `{"in_reply_to":"m","thread_id":"t",` + members + `}`
+		response, err := DecodeResponse([]byte(body), DefaultLimits())
+		if err != nil {
+			t.Errorf("%s: %v", body, err)
+			continue
+		}
+		fitted := response.Fit(DefaultLimits(), Left{})
+		written, err := fitted.AppendJSON(nil)
+		if err != nil || hasLoneSurrogate(written) || bytes.Contains(written, []byte("truncated")) || bytes.Count(written, []byte(`\ufffd`))+bytes.Count(written, []byte("\uFFFD")) == 0 {
+			t.Errorf("%s is written as %s, %v", body, written, err)
+		}
+		delta := []byte(`{"kind":"response","response":` + body + `}`)
+		if _, err := DecodeDelta(delta, DefaultLimits()); err != nil {
+			t.Errorf("%s: %v", delta, err)
+		}
+	}
+	for _, member := range []string{`"thread_id":"\ud83d"`, `"to":["@a\ud83d@b.test"]`, `"cc":["@a\ud83d@b.test"]`, `"dispatch":[{"to":"@a\ud83d@b.test"}]`} {
+		if _, err := DecodeResponse([]byte(`{"in_reply_to":"m",`+member+`}`), DefaultLimits()); err == nil {
+			t.Errorf("%s is accepted", member)
+		}
 	}
 	if _, err := DecodeResponse([]byte(`{"in_reply_to":"\ud83d","parts":[{"kind":"text","mime":"text/plain","content":"x"}]}`), DefaultLimits()); err == nil {
 		t.Error("half a character in an id is accepted")

@@ -7,8 +7,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"mime"
 
 	"inbox/identity"
 	"inbox/policypart"
@@ -153,6 +155,31 @@ const (
 	MIMEMarkdown = "text/markdown"
 	MIMEHTML     = "text/html"
 )
+
+// maxTextMIME bounds the declared type of a text, in bytes.
+const maxTextMIME = 255
+
+// TextMIME returns which of the three media types of a text a declared one means, and whether it means one of them. The type may be written
+// in any case, and parameters are read over: the charset, because the text is Unicode in every document of the contract, and all others,
+// because none changes what the text says (message contract, section 3).
+func TextMIME(declared string) (text string, known bool) {
+	switch declared {
+	case MIMEPlain, MIMEMarkdown, MIMEHTML:
+		return declared, true
+	}
+	if len(declared) > maxTextMIME {
+		return "", false
+	}
+	base, _, err := mime.ParseMediaType(declared)
+	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
+		return "", false
+	}
+	switch base {
+	case MIMEPlain, MIMEMarkdown, MIMEHTML:
+		return base, true
+	}
+	return "", false
+}
 
 // Part is one piece of a message (message contract, section 3). Kind decides which fields are meant; the others
 // stay empty and are neither written nor read.

@@ -2,6 +2,7 @@ package normalized
 
 import (
 	"encoding/json"
+	"slices"
 
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -13,34 +14,34 @@ import (
 // TooLarge with the path of the field.
 func DecodeMessage(data []byte, limits Limits) (Message, error) {
 	var m Message
-	err := decodeStrict(data, limits, func(r *reader) { readMessage(r, &m) })
+	err := decodeStrict(data, limits, false, func(r *reader) { readMessage(r, &m) })
 	return m, err
 }
 
 // DecodeResponse is DecodeMessage for the answer of an agent outside; ValidateResponse checks its rules.
 func DecodeResponse(data []byte, limits Limits) (Response, error) {
 	var out Response
-	err := decodeStrict(data, limits, func(r *reader) { readResponse(r, &out) })
+	err := decodeStrict(data, limits, true, func(r *reader) { readResponse(r, &out) })
 	return out, err
 }
 
 // DecodeDelta is DecodeMessage for one step of a streamed answer; Fold checks its rules.
 func DecodeDelta(data []byte, limits Limits) (Delta, error) {
 	var d Delta
-	err := decodeStrict(data, limits, func(r *reader) { readDelta(r, &d) })
+	err := decodeStrict(data, limits, true, func(r *reader) { readDelta(r, &d) })
 	return d, err
 }
 
-func decodeStrict(data []byte, limits Limits, read func(*reader)) error {
+func decodeStrict(data []byte, limits Limits, answer bool, read func(*reader)) error {
 	limits = limits.orDefault()
 	if largest := limits.documentWithBytes(); len(data) > largest {
 		return fault.Newf(fault.TooLarge, "the document is over %d bytes", largest)
 	}
-	if err := CheckJSON(data, limits.Depth); err != nil {
+	if err := checkJSON(data, limits.Depth, answer); err != nil {
 		return err
 	}
 
-	r := newReader(data)
+	r := newReader(mended(data))
 	if r.peek() != '{' {
 		return fault.New(fault.Malformed, "the document must be an object")
 	}
@@ -52,9 +53,11 @@ func decodeStrict(data []byte, limits Limits, read func(*reader)) error {
 // CheckJSON reports whether data is one JSON value that nests no deeper than depth, is valid UTF-8 (also behind \u
 // escapes) and has no duplicate key in one object, where two readers could understand two different documents (RFC 8259,
 // section 4). Errors are *fault.Fault of kind Malformed.
-func CheckJSON(data []byte, depth int) error {
+func CheckJSON(data []byte, depth int) error { return checkJSON(data, depth, false) }
+
+func checkJSON(data []byte, depth int, answer bool) error {
 	r := newReader(data)
-	r.strict, r.depth = true, min(depth, maxDepth)
+	r.strict, r.answer, r.depth = true, answer, min(depth, maxDepth)
 	r.skip()
 	return r.end()
 }
@@ -65,9 +68,22 @@ const freeDepth = 32
 // AppendJSON appends the message as JSON to dst. It fails only on free-form JSON that is none. encoding/json calls it
 // through MarshalJSON and then copies the result once more: where speed counts, call this.
 func (m *Message) AppendJSON(dst []byte) ([]byte, error) {
-	w := newWriter(dst)
+	w := newWriter(slices.Grow(dst, m.sizeHint()))
 	w.message(m)
 	return w.buf, w.err
+}
+
+// sizeHint is about the length of the message as JSON, so that its bytes are not copied while they grow.
+func (m *Message) sizeHint() int {
+	size := 2048
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		size += 128 + len(p.Content) + len(p.Content)/16 + len(p.New) + len(p.Args) + len(p.Result) + len(p.Metadata)
+		if p.BytesRef != nil {
+			size += len(p.BytesRef.DataBase64)
+		}
+	}
+	return size
 }
 
 // MarshalJSON writes the message as the contract says: absent optional fields are left out, unknown keys kept.

@@ -215,6 +215,7 @@ func readTextField(r *reader, p *Part) bool {
 	switch string(r.key) {
 	case "mime":
 		p.MIME = r.string()
+		p.nameText()
 	case "content":
 		p.Content = r.string()
 	case "text_new":
@@ -323,11 +324,13 @@ func readBytesRef(r *reader, b *BytesRef) {
 	if !r.beginObject() {
 		return
 	}
+	given := false
 	for r.field() {
 		switch string(r.key) {
 		case "kind":
 			b.Kind = r.string()
 		case "data_base64":
+			given = !r.null()
 			b.DataBase64 = r.string()
 		case "url":
 			b.URL = r.string()
@@ -340,5 +343,9 @@ func readBytesRef(r *reader, b *BytesRef) {
 		default:
 			r.skip()
 		}
+	}
+
+	if b.Kind == BytesInline && b.URL == "" && !given { // a file that was forgotten is no empty file
+		r.failAt(r.where()+".data_base64", "is missing")
 	}
 }

@@ -45,6 +45,9 @@ type Response struct {
 	// answers in Message.ReceivedTrace.
 	Dispatch []Dispatch `json:"dispatch,omitempty"`
 
+	// Left is what Fit left out. It is no part of the document: a text part says so to readers.
+	Left Left `json:"-"`
+
 	unknown members // keys of a newer contract, kept in stored and forwarded documents
 }
 

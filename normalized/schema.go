@@ -31,6 +31,7 @@ const (
 	patternRef     = `^sha256:[0-9a-f]{64}$`
 	patternBase64  = `^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$`
 	patternMedia   = `^[^/\s]+/[^/\s]+`
+	patternText    = `^\s*[Tt][Ee][Xx][Tt]/([Pp][Ll][Aa][Ii][Nn]|[Mm][Aa][Rr][Kk][Dd][Oo][Ww][Nn]|[Hh][Tt][Mm][Ll])\s*(;.*)?$`
 	patternReverse = `^[^.]+(\.[^.]+)+$`
 )
 
@@ -312,7 +313,7 @@ var stated = DefaultLimits()
 
 func textSchema() schema {
 	return record([]string{"kind", "mime", "content"}, schema{
-		"kind": constant(PartText), "mime": among(MIMEPlain, MIMEMarkdown, MIMEHTML), "content": prose(stated.TextPart),
+		"kind": constant(PartText), "mime": matching(patternText, maxTextMIME), "content": prose(stated.TextPart),
 		"text_new": prose(stated.TextPart), "citation": ref("#/$defs/citation"),
 	})
 }

@@ -10,14 +10,19 @@ import (
 	"unicode/utf8"
 )
 
-// PlainText writes parts for a reader of plain text, with a blank line between them: markdown stays as it is, HTML loses
-// its tags, files and links become a line each, a policy part its title, message and address, and citations numbered lines
-// where the first of them stands. Tool calls and parts of unknown kinds are left out.
-func PlainText(parts []Part) string { return joinParts(parts, plainPart, Sources) }
+// PlainText writes parts for a reader of plain text, with a blank line between them: texts stay as they are, files and links become a line
+// each, a policy part its title, message and address, and citations numbered lines where the first of them stands. Tool calls and parts of
+// unknown kinds are left out. HTML keeps its tags, because this package has no reader of HTML: where an answer may have any,
+// internal/markup.PlainText turns it into text first.
+func PlainText(parts []Part) string {
+	return strings.Join(pieces(parts, plainPart, Sources), "\n\n")
+}
 
-// MarkdownText writes parts as one markdown document: plain text is escaped, so that it reads as it was written, HTML
-// is reduced to its text, images and links are marked up. The rest is as in PlainText.
-func MarkdownText(parts []Part) string { return joinParts(parts, markdownPart, MarkdownSources) }
+// MarkdownText writes parts as one markdown document: plain text is escaped, so that it reads as it was written, images
+// and links are marked up. The rest is as in PlainText.
+func MarkdownText(parts []Part) string {
+	return JoinMarkdown(pieces(parts, markdownPart, MarkdownSources))
+}
 
 // NewParts returns parts in which a text says only what is new in it (Part.New), for readers who have the older messages.
 func NewParts(parts []Part) []Part {
@@ -36,13 +41,14 @@ func NewParts(parts []Part) []Part {
 	return parts
 }
 
-func joinParts(parts []Part, write func(*Part) string, sources func([]Citation) string) string {
-	pieces := make([]string, 0, len(parts))
+// pieces writes the parts that say something.
+func pieces(parts []Part, write func(*Part) string, sources func([]Citation) string) (list []string) {
+	list = make([]string, 0, len(parts))
 	_, citations := Cited(parts)
 	for i := range parts {
 		if parts[i].Citation != nil {
 			if citations != nil {
-				pieces, citations = append(pieces, sources(citations)), nil
+				list, citations = append(list, sources(citations)), nil
 			}
 			continue
 		}
@@ -50,18 +56,15 @@ func joinParts(parts []Part, write func(*Part) string, sources func([]Citation) 
 			continue
 		}
 		if piece := strings.Trim(write(&parts[i]), "\n"); strings.TrimSpace(piece) != "" {
-			pieces = append(pieces, piece)
+			list = append(list, piece)
 		}
 	}
-	return strings.Join(pieces, "\n\n")
+	return list
 }
 
 func plainPart(p *Part) string {
 	switch p.Kind {
 	case PartText:
-		if p.MIME == MIMEHTML {
-			return htmlText(p.Content)
-		}
 		return p.Content
 	case PartFile, PartArtifact:
 		return lines(fileLine(p), bytesURL(p))
@@ -78,11 +81,8 @@ func plainPart(p *Part) string {
 func markdownPart(p *Part) string {
 	switch p.Kind {
 	case PartText:
-		switch p.MIME {
-		case MIMEMarkdown:
+		if p.MIME == MIMEMarkdown {
 			return p.Content
-		case MIMEHTML:
-			return EscapeMarkdown(htmlText(p.Content))
 		}
 		return EscapeMarkdown(p.Content)
 	case PartFile, PartArtifact:
@@ -244,6 +244,7 @@ func (p *Part) clean() {
 	p.cite()
 	switch p.Kind {
 	case PartText:
+		p.nameText()
 		p.Content, p.New = cleanText(p.Content), cleanText(p.New)
 	case PartFile, PartArtifact:
 		p.Name = cleanFileName(p.Name)
@@ -252,6 +253,14 @@ func (p *Part) clean() {
 	case PartLink:
 		p.Title = cleanName(p.Title)
 		p.Description = cleanText(p.Description)
+	}
+}
+
+// nameText writes the type of a text as readers compare it, in lower case and without parameters. One that is not of a text stays, for
+// Validate to refuse.
+func (p *Part) nameText() {
+	if text, known := TextMIME(p.MIME); known {
+		p.MIME = text
 	}
 }
 

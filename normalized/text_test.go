@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,7 +18,6 @@ func mixedParts() []Part {
 	return []Part{
 		Text("Hello *you*,\n1. see below"),
 		Markdown("It is **done**."),
-		{Kind: PartText, MIME: MIMEHTML, Content: "<p>One<br>two &amp; three</p><script>alert(1)</script><div>four</div>"},
 		{Kind: PartFile, MIME: "image/png", Name: "cat.png", Size: 12 << 10, Alt: "a cat", BytesRef: At("https://a.test/cat.png")},
 		{Kind: PartFile, MIME: "application/pdf", Name: "bill.pdf", Size: 3 << 20, BytesRef: Stored(Digest(nil))},
 		{Kind: PartLink, URL: "https://a.test/x_y", Title: "A [page]", Description: "About it"},
@@ -29,7 +29,7 @@ func mixedParts() []Part {
 }
 
 func TestPlainText(t *testing.T) {
-	const want = "Hello *you*,\n1. see below\n\nIt is **done**.\n\nOne\ntwo & three\n\nfour\n\n" +
+	const want = "Hello *you*,\n1. see below\n\nIt is **done**.\n\n" +
 		"Attachment: cat.png (image/png, 12 KiB): a cat\nhttps://a.test/cat.png\n\nAttachment: bill.pdf (application/pdf, 3.0 MiB)\n\n" +
 		"A [page]\nhttps://a.test/x_y\nAbout it\n\nNo\n\nNot today.\n\nWhy: https://here.test/p"
 	if got := PlainText(mixedParts()); got != want {
@@ -38,7 +38,7 @@ func TestPlainText(t *testing.T) {
 }
 
 func TestMarkdownText(t *testing.T) {
-	const want = "Hello \\*you\\*,  \n1\\. see below\n\nIt is **done**.\n\nOne  \ntwo \\& three\n\nfour\n\n" +
+	const want = "Hello \\*you\\*,  \n1\\. see below\n\nIt is **done**.\n\n" +
 		"![a cat](<https://a.test/cat.png>)\n\nAttachment: bill.pdf (application/pdf, 3.0 MiB)\n\n" +
 		"[A \\[page\\]](<https://a.test/x_y>)\nAbout it\n\nNo\n\nNot today.\n\nWhy: https://here.test/p"
 	if got := MarkdownText(mixedParts()); got != want {
@@ -71,20 +71,41 @@ func TestEscapeMarkdown(t *testing.T) {
 	}
 }
 
-func TestHTMLTextOfOddInput(t *testing.T) {
-	for source, want := range map[string]string{
-		"a < b":                             "a < b",
-		"<p":                                "<p",
-		"<script>never closed":              "",
-		"<STYLE>x</style >kept":             "kept",
-		"<img src='x'>pic":                  "pic",
-		"&lt;b&gt;":                         "<b>",
-		"<ul><li>one</li><li>two</li></ul>": "one\ntwo",
-		strings.Repeat("<br>", 5) + "x":     "x",
+// TestTextMIME: people and libraries write media types in any case and with a charset (RFC 2045, section 5.1; RFC 6838, section 4.2).
+func TestTextMIME(t *testing.T) {
+	for declared, want := range map[string]string{
+		"text/plain": MIMEPlain, "Text/Markdown": MIMEMarkdown, "TEXT/HTML": MIMEHTML, " text/plain ": MIMEPlain,
+		"text/plain; charset=utf-8": MIMEPlain, `text/markdown;charset="UTF-8"; variant=GFM`: MIMEMarkdown, `text/html; a="x;y"`: MIMEHTML,
+		"text/plain; charset=klingon-8": MIMEPlain, "text/plain;": MIMEPlain, "text/plain; charset": MIMEPlain, "text/plain; format*=utf-8''flowed": MIMEPlain,
+		"": "", "text": "", "text/rtf": "", "text/plainer": "", "text/plain, text/html": "", "text / plain": "", "x text/plain": "",
+		"text/plain; a=" + strings.Repeat("x", 300): "",
 	} {
-		if got := htmlText(source); got != want {
-			t.Errorf("%q: %q, want %q", source, got, want)
+		got, known := TextMIME(declared)
+		if got != want || known != (want != "") {
+			t.Errorf("%q is %q, want %q", declared, got, want)
 		}
+
+		m := goodMessage()
+		m.Parts = []Part{{Kind: PartText, MIME: declared, Content: "x"}}
+		if err := Validate(m, DefaultLimits()); (err == nil) != known {
+			t.Errorf("%q: %v", declared, err)
+		}
+		if m.Clean(); known && m.Parts[0].MIME != want {
+			t.Errorf("%q is cleaned to %q", declared, m.Parts[0].MIME)
+		}
+
+		document := `{"in_reply_to":"m","parts":[{"kind":"text","mime":` + strconv.Quote(declared) + `,"content":"x"}]}`
+		read, err := DecodeResponse([]byte(document), DefaultLimits())
+		if err != nil || known && read.Parts[0].MIME != want {
+			t.Errorf("%q is read as %+v, %v", declared, read.Parts, err)
+		}
+		part := []byte(`{"kind":"text","content":"x","mime":` + strconv.Quote(declared) + `}`)
+		if err := validates(compiled(t, "part.json"), part); known && err != nil {
+			t.Errorf("the schema refuses %q: %v", declared, err)
+		}
+	}
+	if err := validates(compiled(t, "part.json"), []byte(`{"kind":"text","content":"x","mime":"text/rtf"}`)); err == nil {
+		t.Error("the schema accepts text/rtf")
 	}
 }
 

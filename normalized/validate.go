@@ -178,6 +178,15 @@ func ValidateTrace(r Response, limits Limits) error {
 	return c.first()
 }
 
+// ValidateEarlier returns the first rule that the parts of a turn of the history break, or nil; errors as in Validate, Field begins with
+// "parts".
+func ValidateEarlier(list []Part, limits Limits) error {
+	c := checker{limits: limits.orDefault(), stop: 1}
+	at := key(nil, "parts")
+	c.parts(&at, list, remembered)
+	return c.first()
+}
+
 // maxViolations bounds what a hostile document can make us write about it.
 const maxViolations = 64
 

@@ -27,10 +27,6 @@ const (
 
 const textMIMERule = "must be text/plain, text/markdown or text/html"
 
-func isTextMIME(mime string) bool {
-	return mime == MIMEPlain || mime == MIMEMarkdown || mime == MIMEHTML
-}
-
 func (c *checker) parts(at *place, list []Part, where setting) {
 	if len(list) > c.limits.Parts {
 		c.broken(at, fmt.Sprintf("has more than %d parts", c.limits.Parts))
@@ -76,7 +72,7 @@ func (c *checker) part(at *place, p *Part, where setting) {
 }
 
 func (c *checker) text(at *place, p *Part) {
-	if !isTextMIME(p.MIME) {
+	if _, known := TextMIME(p.MIME); !known {
 		mime := key(at, "mime")
 		c.broken(&mime, textMIMERule)
 	}

@@ -165,7 +165,7 @@ func (c *checker) capabilities(r *RecipientCapabilities) {
 
 	c.natural(&at, "max_text_bytes", int64(r.MaxTextBytes))
 	for i, mime := range r.TextMIMEs {
-		if !isTextMIME(mime) {
+		if text, known := TextMIME(mime); !known || text != mime { // agents compare it
 			list := key(&at, "text_mimes")
 			entry := index(&list, i)
 			c.broken(&entry, textMIMERule)

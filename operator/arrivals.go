@@ -9,7 +9,7 @@ import (
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/fault"
-	"inbox/normalized"
+	"inbox/internal/markup"
 )
 
 // Arrivals are what came in: messages in the order in which they came, and the conversations that they are in.
@@ -171,7 +171,7 @@ func (a Arrivals) NewestMessage(ctx context.Context) (string, error) { return a.
 
 func conversationOf(head *store.ConversationHead) Conversation {
 	turn := &head.Turn
-	text := normalized.PlainText(turn.Message.Parts)
+	text := markup.PlainText(turn.Message.Parts)
 	if len(text) > maxExcerpt {
 		text = strings.ToValidUTF8(text[:maxExcerpt], "")
 	}

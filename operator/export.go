@@ -101,7 +101,8 @@ type exportedMessage struct {
 	State     string                 `json:"state"`
 	Reason    string                 `json:"reason,omitempty"`
 	Principal string                 `json:"principal"`
-	Message   normalized.Message     `json:"message"` // as in the message contract, with the evidence about its sender
+	Message   normalized.Message     `json:"message"`           // as in the message contract, with the evidence about its sender
+	Earlier   []exchange.Earlier     `json:"earlier,omitempty"` // what the sender says was said before
 	Answers   []exportedAnswer       `json:"answers,omitempty"`
 	Delivered []delivery.Record      `json:"deliveries,omitempty"`
 	Demands   []policypart.Issuance  `json:"demands,omitempty"`
@@ -240,12 +241,15 @@ func (e Exports) message(ctx context.Context, id string, into Archive, index io.
 		return err
 	}
 
-	one := exportedMessage{ID: id, Agent: turn.Agent, State: turn.State, Reason: turn.Reason, Principal: turn.Principal, Message: turn.Message}
+	one := exportedMessage{ID: id, Agent: turn.Agent, State: turn.State, Reason: turn.Reason, Principal: turn.Principal, Message: turn.Message, Earlier: exchange.EarlierIn(turn.Route)}
 	answers, err := e.store.AnswersOf(ctx, id)
 	if err != nil {
 		return err
 	}
 	parts := turn.Message.Parts
+	for _, earlier := range one.Earlier {
+		parts = append(slices.Clip(parts), earlier.Parts...)
+	}
 	for _, answer := range answers {
 		reply, _, err := e.store.Reply(ctx, answer)
 		if err != nil {

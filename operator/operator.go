@@ -43,6 +43,7 @@ type Operator struct {
 	Agents        Agents
 	Held          Held
 	Approvals     Approvals
+	HeldFiles     HeldFiles
 	Demands       Demands
 	Tools         Tools
 	Results       Results
@@ -132,6 +133,7 @@ func New(o Options) *Operator {
 		Agents:        Agents{o.Current, Pauses{o.Store, o.Agents}},
 		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store},
 		Approvals:     o.Approvals,
+		HeldFiles:     HeldFiles{o.Approvals, o.Files},
 		Demands:       Demands{o.Demands, o.Store},
 		Tools:         Tools{o.Store, o.Turns},
 		Results:       Results{o.Store, o.Files},
@@ -204,8 +206,10 @@ type Approvals interface {
 	// Approvals lists what waits for a decision, newest first; with filter.All also what was decided.
 	Approvals(ctx context.Context, filter exchange.ApprovalFilter) ([]exchange.Approval, error)
 	Approval(ctx context.Context, id string) (exchange.Approval, error)
-	// Approve lets the agent go on, or the answer that was held back pass. Shown is the digest of what was read; without it a code
-	// names that, and an id the text that was asked first. fault.Conflict when it is another one now.
+	// Approvable returns what is to be read before it is approved, with the error of Approve if its id approves nothing.
+	Approvable(ctx context.Context, id, by string) (exchange.Approval, error)
+	// Approve lets the agent go on, or the answer that was held back pass. Shown is the digest of what was read. fault.Conflict when it is
+	// another one now.
 	Approve(ctx context.Context, id, shown, by string) (exchange.Approval, error)
 	// Deny ends the turn; a reason of at most 500 bytes is told to the asker.
 	Deny(ctx context.Context, id, by, reason string) (exchange.Approval, error)

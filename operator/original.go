@@ -8,6 +8,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/normalized"
 )
 
 // Original is a message as it came.
@@ -55,6 +56,41 @@ func (m Messages) Original(ctx context.Context, turnID string) (Original, error)
 	}
 	found.Content, err = files.Open(ctx, digest)
 	return found, err
+}
+
+// HeldFiles open the files of answers that are held back.
+type HeldFiles struct {
+	approvals Approvals
+	files     func() (exchange.Files, error)
+}
+
+// Open returns a file of the answer that an approval holds back, by its place in exchange.Approval.Files. fault.NotFound when there is no
+// such file, or when only an address elsewhere is known. The caller closes it.
+func (h HeldFiles) Open(ctx context.Context, approval string, place int) (exchange.HeldFile, io.ReadCloser, error) {
+	found, err := h.approvals.Approval(ctx, approval)
+	if err != nil {
+		return exchange.HeldFile{}, nil, err
+	}
+	if place < 0 || place >= len(found.Files) || found.Files[place].SHA256 == "" {
+		return exchange.HeldFile{}, nil, fault.New(fault.NotFound, "the answer has no such file here")
+	}
+
+	file := found.Files[place]
+	for i := range found.Draft.Parts {
+		ref := found.Draft.Parts[i].BytesRef
+		if ref == nil {
+			continue
+		}
+		if content, err := ref.Bytes(); err == nil && normalized.Digest(content) == file.SHA256 {
+			return file, io.NopCloser(bytes.NewReader(content)), nil
+		}
+	}
+	files, err := h.files()
+	if err != nil {
+		return file, nil, err
+	}
+	content, err := files.Open(ctx, file.SHA256)
+	return file, content, err
 }
 
 // Thread returns the messages of a conversation with an agent, newest first: at most limit (1 to 500). Before is "" or the cursor of

@@ -3,6 +3,8 @@ package operator
 import (
 	"archive/zip"
 	"bytes"
+	"encoding/json"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/blob"
 	"inbox/internal/config"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -43,11 +46,12 @@ func linkedPerson(t *testing.T) (rows *store.Store, toMemory, workToMemory, work
 }
 
 // sayTo stores a message; a principal that begins with "unverified " has no evidence.
-func sayTo(t *testing.T, rows *store.Store, agent, principal, address string) string {
+// The route is optional.
+func sayTo(t *testing.T, rows *store.Store, agent, principal, address string, route ...byte) string {
 	t.Helper()
 	turn := exchange.TurnRecord{
 		ID: uuid.Must(uuid.NewV7()).String(), Agent: agent, Principal: principal, ThreadID: "c-" + uuid.NewString(), State: exchange.StateAnswered, Channel: normalized.ViaEmail,
-		AcceptedAt: time.Now(), Message: normalized.Message{
+		AcceptedAt: time.Now(), Route: route, Message: normalized.Message{
 			ID: uuid.NewString(), ReceivedVia: normalized.ViaEmail, ReceivedAt: identity.Now(), Sender: normalized.Sender{Address: identity.Stated(address)},
 			Parts: []normalized.Part{normalized.Text("hello")},
 		},
@@ -146,5 +150,52 @@ func TestNothingProvenSaysWhoStatesTheAddress(t *testing.T) {
 	}
 	if _, err := exports.ExportZip(t.Context(), PersonName{Name: "bob@b.test", Unproven: true}, new(bytes.Buffer)); !fault.Is(err, fault.NotFound) {
 		t.Errorf("--unproven takes an address in other letters: %v", err)
+	}
+}
+
+// TestExportHasWhatTheSenderBrought: what a client said was said before its message is in the export, with its files.
+func TestExportHasWhatTheSenderBrought(t *testing.T) {
+	rows := openStore(t)
+	files, err := blob.OpenFiles(t.TempDir(), blob.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := files.PutBytes(t.Context(), []byte("a picture"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	route, err := json.Marshal(map[string]any{exchange.RouteHistory: []exchange.Earlier{{Role: normalized.RoleUser, Parts: []normalized.Part{
+		normalized.Text("look at this"), {Kind: normalized.PartFile, MIME: "image/png", Name: "pear.png", BytesRef: normalized.Stored(digest)},
+	}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sayTo(t, rows, "echo", annMail, "@ann@a.test", route...)
+
+	var out bytes.Buffer
+	exports := Exports{store: rows, people: erasuresOf(rows), files: func() (exchange.Files, error) { return files, nil }}
+	made, err := exports.ExportZip(t.Context(), PersonName{Name: "ann@a.test"}, &out)
+	if err != nil || made.Files != 1 || made.Messages != 1 {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	archive, err := zip.NewReader(bytes.NewReader(out.Bytes()), int64(out.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, file := range archive.File {
+		opened, err := file.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(opened)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found["words"] = found["words"] || strings.HasPrefix(file.Name, "messages/") && bytes.Contains(content, []byte("look at this"))
+		found["picture"] = found["picture"] || file.Name == "files/"+digest+".png" && string(content) == "a picture"
+	}
+	if !found["words"] || !found["picture"] {
+		t.Errorf("found %v", found)
 	}
 }

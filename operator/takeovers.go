@@ -14,6 +14,7 @@ import (
 	"inbox/internal/clip"
 	"inbox/internal/config"
 	"inbox/internal/fault"
+	"inbox/internal/markup"
 	"inbox/normalized"
 )
 
@@ -163,7 +164,7 @@ func (t Takeovers) newestOfOne(ctx context.Context, id string, waiting []string)
 func addresseeOf(turn exchange.TurnRecord) Addressee {
 	return Addressee{
 		TurnID: turn.ID, Agent: turn.Agent, To: turn.Message.Sender.Address.String(), Proven: turn.Message.Sender.Speaker() != nil, Channel: turn.Channel,
-		About: clip.Bytes(strings.Join(strings.Fields(normalized.PlainText(turn.Message.Parts)), " "), maxAbout),
+		About: clip.Bytes(strings.Join(strings.Fields(markup.PlainText(turn.Message.Parts)), " "), maxAbout),
 		Also:  alsoAddressed(turn.Message),
 	}
 }

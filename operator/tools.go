@@ -44,7 +44,7 @@ func (t Tools) Submit(ctx context.Context, id, by string, result []byte) (*reque
 		return nil, fault.Wrap(fault.Malformed, `send {"success":true,"result":…} or {"success":false,"error":"…"}, JSON of at most 1 MiB and 32 levels`, err)
 	}
 	raw["request_id"] = id
-	delete(raw, "tool_name")
+	request.FromOutside(raw)
 	return ended(t.turns.ToolRequests("", by).Submit(ctx, raw, nil, nil))
 }
 

@@ -66,3 +66,9 @@ func Digest(shown ...string) string {
 	}
 	return hex.EncodeToString(hash.Sum(nil))
 }
+
+// IsDigest reports whether a text has the form of a Digest.
+func IsDigest(text string) bool {
+	sum, err := hex.DecodeString(text)
+	return err == nil && len(sum) == sha256.Size && hex.EncodeToString(sum) == text
+}

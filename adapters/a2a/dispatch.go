@@ -135,6 +135,9 @@ func (c *Caller) call(ctx context.Context, d exchange.Dispatch) (normalized.Resp
 			result, err = w.send(ctx, message, true)
 		}
 	}
+	if err != nil && w.long {
+		return c.unread(), nil
+	}
 	if err != nil {
 		c.peers.drop(to.String()) // it may have moved
 		return w.refusal(to, err)
@@ -235,10 +238,7 @@ func (c *Caller) verifiedHere(e identity.Evidence) bool {
 // CodeRefused is the code of a response of which the other agent did nothing.
 const CodeRefused = "dispatch:refused"
 
-const (
-	stateKey       = "dev.mentionable.state" // of a presented demand: a bearer secret
-	sentenceTooBig = "The answer is too large to be passed on."
-)
+const stateKey = "dev.mentionable.state" // of a presented demand: a bearer secret
 
 // outcome waits for the end of the task and reads its answer.
 func (c *Caller) outcome(ctx context.Context, w *wire, to identity.Address, result a2a.SendMessageResult) (normalized.Response, error) {
@@ -252,6 +252,9 @@ func (c *Caller) outcome(ctx context.Context, w *wire, to identity.Address, resu
 	}
 
 	task, err := w.finish(ctx, task)
+	if err != nil && w.long {
+		return c.unread(), nil
+	}
 	if err != nil {
 		return w.refusal(to, err)
 	}
@@ -264,6 +267,11 @@ func (c *Caller) outcome(ctx context.Context, w *wire, to identity.Address, resu
 	}
 
 	return refused(to, textOf(task.Status.Message)), nil
+}
+
+// unread is an answer that is too long to be read.
+func (c *Caller) unread() normalized.Response {
+	return c.bounded(normalized.Response{Status: normalized.StatusCompleted}, normalized.Left{Rest: true})
 }
 
 // finish polls a task that works.
@@ -315,7 +323,7 @@ func (c *Caller) completed(ctx context.Context, parts a2a.ContentParts) (normali
 	case len(read) == 0:
 		return normalized.Response{Silent: true, Status: normalized.StatusCompleted}, nil
 	}
-	return c.bounded(normalized.Response{Parts: read, Status: normalized.StatusCompleted}), nil
+	return c.bounded(normalized.Response{Parts: read, Status: normalized.StatusCompleted}, normalized.Left{}), nil
 }
 
 // readParts turns foreign parts into ours, by the rules for messages.
@@ -337,27 +345,25 @@ func (c *Caller) readParts(ctx context.Context, parts a2a.ContentParts) ([]norma
 	return response.Parts, nil
 }
 
-// withoutLarge leaves out what would need the blob store.
+// withoutLarge says of files that would need the blob store that they are left out.
 func withoutLarge(parts a2a.ContentParts) (list a2a.ContentParts) {
 	for _, part := range parts {
-		if part == nil || len(part.Raw()) <= normalized.MaxInlineBytes {
-			list = append(list, part)
+		if part != nil && len(part.Raw()) > normalized.MaxInlineBytes {
+			part = a2a.NewTextPart(normalized.Left{Parts: 1}.String())
 		}
+		list = append(list, part)
 	}
 	return list
 }
 
-// bounded replaces an answer that cannot be kept with the turn that asked for it (message contract, section 5).
-func (c *Caller) bounded(response normalized.Response) normalized.Response {
+// bounded cuts an answer to the size that the asking turn stores, and replaces an invalid answer (message contract, section 5).
+func (c *Caller) bounded(response normalized.Response, left normalized.Left) normalized.Response {
 	limits := normalized.DefaultLimits()
 	limits.AllowHTTP = c.options.AllowHTTP
+	response = response.FitBytes(limits, left, limits.Trace)
 
 	for _, broken := range normalized.Violations(normalized.Message{ReceivedTrace: &response}, limits) {
-		switch {
-		case !strings.HasPrefix(broken.Field, "received_trace"): // the message around it is of no interest
-		case broken.Kind == fault.TooLarge:
-			return failed("dispatch:too_large", sentenceTooBig)
-		default:
+		if strings.HasPrefix(broken.Field, "received_trace") { // the message around it is of no interest
 			return failed("dispatch:invalid", "The answer breaks the rules and cannot be passed on.")
 		}
 	}
@@ -390,7 +396,7 @@ func (c *Caller) demanded(ctx context.Context, task *a2a.Task) (normalized.Respo
 	policy := policyIn(message.Metadata)
 	if policy != nil {
 		part := normalized.Part{Kind: normalized.PartPolicy, Policy: policy}
-		return c.bounded(normalized.Response{Parts: []normalized.Part{part}, Status: normalized.StatusInputRequired}), nil
+		return c.bounded(normalized.Response{Parts: []normalized.Part{part}, Status: normalized.StatusInputRequired}, normalized.Left{}), nil
 	}
 
 	read, err := c.readParts(ctx, message.Parts)
@@ -402,7 +408,7 @@ func (c *Caller) demanded(ctx context.Context, task *a2a.Task) (normalized.Respo
 		read = []normalized.Part{normalized.Text("The other agent waits for more input.")}
 	}
 
-	return c.bounded(normalized.Response{Parts: read, Status: normalized.StatusInputRequired}), nil
+	return c.bounded(normalized.Response{Parts: read, Status: normalized.StatusInputRequired}, normalized.Left{}), nil
 }
 
 // policyIn reads metadata.mentionable.policy; nil when there is no demand that can be shown.

@@ -296,14 +296,15 @@ func TestCallsSeeWhatBecameOfTheTask(t *testing.T) {
 		text   string
 		policy string
 	}{
-		"silent":   {answers(normalized.Response{Silent: true}), "completed", "", "", ""},
-		"failed":   {answers(normalized.Response{Status: "failed", Error: &normalized.ResponseError{Message: "sorry\nno"}}), "failed", CodeRefused, "sorry no", ""},
-		"refused":  {answers(policy(policypart.UnavailableForLegalReasons)), "failed", CodeRefused, "never", ""},
-		"question": {asking, "input_required", "", "which one?", ""},
-		"consent":  {demand(policypart.ConsentRequired), "input_required", "", "", policypart.ConsentRequired},
-		"payment":  {demand(policypart.PaymentRequired), "input_required", "", "", policypart.PaymentRequired},
-		"too large": {answers(normalized.Response{Parts: []normalized.Part{normalized.Text(strings.Repeat("x", 256<<10))}}), "failed",
-			"dispatch:too_large", sentenceTooBig, ""},
+		"silent":    {answers(normalized.Response{Silent: true}), "completed", "", "", ""},
+		"failed":    {answers(normalized.Response{Status: "failed", Error: &normalized.ResponseError{Message: "sorry\nno"}}), "failed", CodeRefused, "sorry no", ""},
+		"refused":   {answers(policy(policypart.UnavailableForLegalReasons)), "failed", CodeRefused, "never", ""},
+		"question":  {asking, "input_required", "", "which one?", ""},
+		"consent":   {demand(policypart.ConsentRequired), "input_required", "", "", policypart.ConsentRequired},
+		"payment":   {demand(policypart.PaymentRequired), "input_required", "", "", policypart.PaymentRequired},
+		"too large": {answers(normalized.Response{Parts: []normalized.Part{normalized.Text(strings.Repeat("x", 256<<10))}}), "completed", "", "more bytes are not shown.)", ""},
+		"too large to read": {answers(normalized.Response{Parts: []normalized.Part{normalized.Text(strings.Repeat("x", maxCallBytes))}}), "completed", "",
+			"(The answer is too large to be shown.)", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := newSite(t, nil), newSite(t, func(_ *site, o *Options) { o.Present = func(p policypart.Part) policypart.Part { return p } })
@@ -458,12 +459,11 @@ func TestRefusedAndBrokenCalls(t *testing.T) {
 		"invalid params":        {path: "POST /a2a/echo", serve: says(`{"jsonrpc":"2.0","id":"1","error":{"code":-32602,"message":"m"}}`), giveUp: true},
 		"no JSON":               {path: "POST /a2a/echo", serve: says(`<html>`), giveUp: true},
 		"no task":               {path: "POST /a2a/echo", serve: says(`{"jsonrpc":"2.0","id":"1","result":{}}`), giveUp: true},
-		"endless":               {path: "POST /a2a/echo", serve: says(`{"jsonrpc":"2.0","id":"1","result":"` + strings.Repeat("x", 2<<20)), giveUp: true},
 		"no WebFinger":          {path: "/.well-known/webfinger", serve: status(404), giveUp: true},
 		"WebFinger down":        {path: "/.well-known/webfinger", serve: status(500), retry: true},
 		"WebFinger of another":  {path: "/.well-known/webfinger", serve: says(`{"subject":"acct:mallory@x.example","links":[]}`), giveUp: true},
 		"WebFinger in circles":  {path: "/.well-known/webfinger", serve: status(302, "Location", "/.well-known/webfinger?again"), giveUp: true},
-		"WebFinger is no JSON":  {path: "/.well-known/webfinger", serve: says("<html>"), giveUp: true},
+		"WebFinger is not JSON": {path: "/.well-known/webfinger", serve: says("<html>"), giveUp: true},
 		"WebFinger too long":    {path: "/.well-known/webfinger", serve: says(`"` + strings.Repeat("x", 300<<10)), giveUp: true},
 		"card down":             {path: "/.well-known/agent-card/echo", serve: status(502), retry: true},
 		"card of another":       {path: "/.well-known/agent-card/echo", serve: says(`{"address":"@mallory@x.example","a2a":{"endpoint":"https://x.example"}}`), giveUp: true},
@@ -594,7 +594,7 @@ func TestAnswersThatBreakTheRulesAreNotPassedOn(t *testing.T) {
 		"kind with controls": {demand(func(p *policypart.Part) { p.Kind = "a\u0000b" }), "dispatch:invalid"},
 		"without a kind":     {demand(func(p *policypart.Part) { p.Kind = "" }), "input_required"},
 		"without words":      {demand(func(p *policypart.Part) { p.Message = " " }), "input_required"},
-		"too many parts":     {artifact(slices.Repeat([]*a2a.Part{a2a.NewTextPart("x")}, 65)...), "dispatch:invalid"},
+		"too many parts":     {artifact(slices.Repeat([]*a2a.Part{a2a.NewTextPart("x")}, 65)...), "completed"},
 		"controls in a text": {artifact(a2a.NewTextPart("a\u0000b")), "completed"},
 		"file over the edge": {artifact(a2a.NewRawPart(make([]byte, normalized.MaxInlineBytes+1)), a2a.NewTextPart("x")), "completed"},
 		"empty":              {artifact(), "completed"},

@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +22,7 @@ import (
 	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/filetype"
 	"inbox/internal/markup"
 	"inbox/normalized"
 )
@@ -300,7 +303,7 @@ func normalizePart(ctx context.Context, part *a2a.Part, field string, keeper nor
 		read.Citation = citationIn(part.Metadata)
 		return read, nil
 	case a2a.Raw:
-		file := normalized.Part{Kind: normalized.PartFile, MIME: orBytes(part.MediaType), Name: part.Filename}
+		file := normalized.Part{Kind: normalized.PartFile, MIME: filetype.Of(part.MediaType, part.Filename, content), Name: part.Filename}
 		return file.Carrying(ctx, content, keeper)
 	case a2a.URL:
 		read := normalizeURL(string(content), part)
@@ -321,7 +324,7 @@ func normalizePart(ctx context.Context, part *a2a.Part, field string, keeper nor
 }
 
 func normalizeText(text, mediaType string) normalized.Part {
-	switch baseType(mediaType) {
+	switch kind, _ := normalized.TextMIME(mediaType); kind {
 	case normalized.MIMEMarkdown:
 		return normalized.Markdown(text)
 	case normalized.MIMEHTML: // the original stays in raw; agents and the console see no foreign markup
@@ -342,19 +345,21 @@ func markdownOf(text string) string {
 
 // normalizeURL makes a link of a page and a file of everything else; neither is fetched.
 func normalizeURL(address string, part *a2a.Part) normalized.Part {
-	if baseType(part.MediaType) == normalized.MIMEHTML {
+	if text, _ := normalized.TextMIME(part.MediaType); text == normalized.MIMEHTML {
 		return normalized.Part{Kind: normalized.PartLink, URL: address, Title: part.Filename}
 	}
 	return normalized.Part{
-		Kind: normalized.PartFile, MIME: orBytes(part.MediaType), Name: part.Filename, BytesRef: normalized.At(address),
+		Kind: normalized.PartFile, MIME: filetype.Of(part.MediaType, cmp.Or(part.Filename, pathOf(address)), nil), Name: part.Filename, BytesRef: normalized.At(address),
 	}
 }
 
-func orBytes(mediaType string) string {
-	if mediaType == "" {
-		return mimeBytes
+// pathOf returns the path of an address, which may end with the name of a file.
+func pathOf(address string) string {
+	read, err := url.Parse(address)
+	if err != nil {
+		return ""
 	}
-	return mediaType
+	return read.Path
 }
 
 func baseType(mediaType string) string {

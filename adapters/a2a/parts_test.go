@@ -148,11 +148,7 @@ func TestWebhookOf03Wrapped(t *testing.T) {
 
 // TestHostileHTMLPartsCostTheirLength: a text/html part had no bound at all.
 func TestHostileHTMLPartsCostTheirLength(t *testing.T) {
-	for name, source := range markuptest.HTML(128 << 10) {
-		t.Run(name, func(t *testing.T) {
-			markuptest.Check(t, len(source), func() { normalizeText(source, "text/html; charset=utf-8") })
-		})
-	}
+	markuptest.CostsItsLength(t, markuptest.HTML, 128<<10, func(source string) { normalizeText(source, "text/html; charset=utf-8") })
 }
 
 func TestHTMLPartsBecomeMarkdown(t *testing.T) {
@@ -363,6 +359,28 @@ func unique(document []byte) bool {
 			stack = append(stack, &level{keys: map[string]bool{}})
 		case isDelim:
 			stack = append(stack, &level{})
+		}
+	}
+}
+
+// TestFilesWithoutATypeHaveOne: clients leave the type out, and an agent reads a file by its type.
+func TestFilesWithoutATypeHaveOne(t *testing.T) {
+	for _, c := range []struct {
+		part *a2a.Part
+		want string
+	}{
+		{&a2a.Part{Content: a2a.Raw("pear,5"), Filename: "prices.csv"}, "text/csv"},
+		{&a2a.Part{Content: a2a.Raw("pear,5"), Filename: "prices.csv", MediaType: "application/octet-stream"}, "text/csv"},
+		{&a2a.Part{Content: a2a.Raw("\x89PNG\r\n\x1a\n")}, "image/png"},
+		{&a2a.Part{Content: a2a.Raw("pear,5")}, "text/plain"},
+		{&a2a.Part{Content: a2a.Raw("\x00\x01")}, "application/octet-stream"},
+		{&a2a.Part{Content: a2a.Raw("pear,5"), MediaType: "application/pdf", Filename: "a.csv"}, "application/pdf"},
+		{&a2a.Part{Content: a2a.URL("https://files.example/pear.png?key=x")}, "image/png"},
+		{&a2a.Part{Content: a2a.URL("https://files.example/9f3a"), Filename: "prices.csv"}, "text/csv"},
+	} {
+		got, err := normalizePart(t.Context(), c.part, "part", nil)
+		if err != nil || got.Kind != normalized.PartFile || got.MIME != c.want {
+			t.Errorf("%+v is %q, want %q: %v", c.part, got.MIME, c.want, err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +16,6 @@ import (
 
 	"inbox/exchange"
 	"inbox/internal/fault"
-	"inbox/internal/ordered"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -132,7 +132,7 @@ func (s *tasks) load(ctx context.Context, owned owner, id a2a.TaskID) (*task, er
 
 // assemble orders the turns of one task by their ids, which are UUIDv7, and looks whether its owner gave it up.
 func (s *tasks) assemble(ctx context.Context, turns []exchange.TurnRecord) (*task, error) {
-	ordered.Sort(turns, func(x, y exchange.TurnRecord) int { return strings.Compare(x.ID, y.ID) })
+	slices.SortFunc(turns, func(x, y exchange.TurnRecord) int { return strings.Compare(x.ID, y.ID) })
 	t := &task{turns: turns}
 	t.contextID = routeOf(*t.last()).Context
 

@@ -16,6 +16,7 @@ import (
 
 	"inbox/identity"
 	"inbox/internal/fault"
+	"inbox/internal/safehttp"
 	"inbox/internal/telemetry"
 	"inbox/normalized"
 )
@@ -31,6 +32,7 @@ type wire struct {
 	status     int           // of the last answer
 	retryAfter time.Duration // as the last answer asked
 	said       string        // error text of the last answer that was no success
+	long       bool          // the last answer is longer than what is read of one
 }
 
 func (c *Caller) wire(domain string, found peer, agent string) *wire {
@@ -94,7 +96,7 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 
 	response, err := w.options.Client.Do(request)
-	w.status, w.retryAfter, w.said = 0, 0, ""
+	w.status, w.retryAfter, w.said, w.long = 0, 0, "", false
 	if err != nil {
 		return nil, err
 	}
@@ -104,12 +106,25 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 		w.said = errorText(io.LimitReader(response.Body, maxErrorBytes))
 	}
 
-	response.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.LimitReader(response.Body, maxCallBytes), response.Body}
-
+	response.Body = &callBody{ReadCloser: response.Body, left: maxCallBytes, long: &w.long}
 	return response, nil
+}
+
+// callBody records that a body exceeded its limit, because the SDK drops the error of the reader.
+type callBody struct {
+	io.ReadCloser
+
+	left int
+	long *bool
+}
+
+func (b *callBody) Read(into []byte) (int, error) {
+	n, err := b.ReadCloser.Read(into)
+	if b.left -= n; b.left < 0 {
+		err = safehttp.ErrTooLarge
+	}
+	*b.long = *b.long || errors.Is(err, safehttp.ErrTooLarge)
+	return n, err
 }
 
 // retryAfter reads the header in seconds, at most an hour; a date is not read.

@@ -48,7 +48,7 @@ func (r *renderer) fill(made *note, text writing, people []person) {
 	}
 
 	if len(sources) > 0 {
-		made.Source = &noteSource{strings.Join(sources, "\n\n"), normalized.MIMEMarkdown}
+		made.Source = &noteSource{normalized.JoinMarkdown(sources), normalized.MIMEMarkdown}
 	}
 }
 
@@ -164,13 +164,15 @@ func replaceMention(text string, who person) (string, bool) {
 	return text, false
 }
 
-// beginsMention reports whether a mention may follow a text: in ann@bob@b.example and https://b.example/@bob@c.example there is none.
+// beginsMention reports whether an address that follows the text before it is a mention. The @bob@b.example in ann@bob@b.example is part of
+// another address, and that in https://a.example/@bob@b.example is part of a link.
 func beginsMention(before string) bool {
 	last, size := utf8.DecodeLastRuneInString(before)
 	return size == 0 || !inAddress(last) && !strings.ContainsRune("/@.-:=+", last)
 }
 
-// endsMention reports whether a host ends before a text: b.example does not in b.example.evil.test and b.example-x.test.
+// endsMention reports whether the host of an address ends before the text after it. In b.example.evil.test and b.example-x.test, b.example is
+// only the beginning of another host.
 func endsMention(after string) bool {
 	next, size := utf8.DecodeRuneInString(after)
 	if size > 0 && strings.ContainsRune(".-:", next) {

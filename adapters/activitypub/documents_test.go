@@ -256,7 +256,7 @@ func TestPicturesOfAnswersDoNotVanish(t *testing.T) {
 		{"of unknown kind", "![cat](https://i.example/cat)", `<p><a href="https://i.example/cat" rel="nofollow noreferrer">cat</a></p>`, nil},
 		{"of unknown kind without description", "![](https://i.example/cat)", `<p><a href="https://i.example/cat" rel="nofollow noreferrer">https://i.example/cat</a></p>`, nil},
 		{"not by https", "![cat](http://i.example/cat.png)", `<p><a href="http://i.example/cat.png" rel="nofollow noreferrer">cat</a></p>`, nil},
-		{"without an address", "a ![cat](cat.png) ![](x.png) b ![d](data:image/png;base64,AAAA)", "<p>a cat (cat.png)  b d</p>", nil},
+		{"without an address", "a ![cat](cat.png) ![](x.png) b ![d](data:image/png;base64,AAAA)", "<p>a cat (cat.png) x.png b d</p>", nil},
 		{"in a link", "[![cat](https://i.example/cat.png)](https://a.example/)", `<p><a href="https://a.example/" rel="nofollow noreferrer">cat</a></p>`, []string{"Image https://i.example/cat.png cat"}},
 		{"in a link without description", "[![](https://i.example/cat.png)](https://a.example/)", `<p><a href="https://a.example/" rel="nofollow noreferrer">https://i.example/cat.png</a></p>`, []string{"Image https://i.example/cat.png "}},
 		{"in a link, without an address and words", "[![](cat.png)](https://a.example/)", `<p><a href="https://a.example/" rel="nofollow noreferrer">https://a.example/</a></p>`, nil},

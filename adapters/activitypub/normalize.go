@@ -270,7 +270,7 @@ func (n *notes) text(q *inboundNote, agent exchange.AgentProfile) (text, mime st
 
 // body is the content as text, without the agent's own address at its head. PeerTube sends the markdown that its readers wrote.
 func (q *inboundNote) body(as notetext.Reader) (text, mime string) {
-	switch media, _, _ := strings.Cut(document.Text(q.object, "mediaType"), ";"); strings.TrimSpace(media) {
+	switch media, _ := normalized.TextMIME(document.Text(q.object, "mediaType")); media {
 	case normalized.MIMEMarkdown, normalized.MIMEPlain:
 		return as.Literal(q.content()), normalized.MIMEPlain
 	}

@@ -146,7 +146,6 @@ func (r *renderer) knownPeople(ctx context.Context, reply exchange.Reply) []pers
 }
 
 //go:generate go tool -modfile=../../tools/go.mod templ generate -path . -log-level warn
-//go:generate go run inbox/internal/pagecode .
 
 // writePage shows the note to people. The content is sanitized once more on its way out, and the page may load and
 // run nothing.

@@ -223,7 +223,7 @@ func callbackPurpose(client string) string { return "bridge callback\x00" + clie
 func call(ctx context.Context, web exchange.WebClient, address string, secrets []string, item contract.Item, attempt int) (detail string, err error) {
 	body, err := json.Marshal(item.Value())
 	if err != nil {
-		return "", fault.GiveUp("the item is no JSON", err)
+		return "", fault.GiveUp("the item is not JSON", err)
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, callbackTimeout)

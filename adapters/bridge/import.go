@@ -139,7 +139,7 @@ type entry struct {
 	line int // from 1; 0 = the entry is the whole body
 }
 
-// entriesOf splits a body of one JSON value a line (NDJSON). Every other body, one that is no JSON included, is one entry.
+// entriesOf splits a body of one JSON value a line (NDJSON). Every other body, one that is not JSON included, is one entry.
 func entriesOf(raw []byte) []entry {
 	first, _, several := bytes.Cut(bytes.TrimSpace(raw), []byte("\n"))
 	if !several || !json.Valid(first) || json.Valid(raw) {
@@ -162,9 +162,9 @@ func noJSON(at entry, err error) error {
 		line = 1 + bytes.Count(at.raw[:min(int(syntax.Offset), len(at.raw))], []byte("\n"))
 	}
 	if line == 0 || value.TooLarge(err) {
-		return fault.Wrap(fault.Malformed, "the body is no JSON that is read: "+err.Error(), err)
+		return fault.Wrap(fault.Malformed, "the body is not JSON that is read: "+err.Error(), err)
 	}
-	return fault.Wrap(fault.Malformed, fmt.Sprintf("line %d is no JSON: %v", line, err), err)
+	return fault.Wrap(fault.Malformed, fmt.Sprintf("line %d is not JSON: %v", line, err), err)
 }
 
 // ReadImport reads the body of an import: a list of messages, a conversation, or many; or line by line (NDJSON) messages and

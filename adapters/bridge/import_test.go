@@ -122,8 +122,8 @@ func TestRefusedImports(t *testing.T) {
 		`{"format":"agent-framework","messages":[{"role":"user"}]}`:                                       {"messages[0].type", "conversation 1, message 1: type is not known; want one of user_message,"},
 		`{"conversations":[{"messages":[]},{"messages":[{"type":"task"}]}]}`:                              {"conversations[1].messages[0].content", "conversation 2, message 1: content is required"},
 		"{\"role\":\"user\",\"content\":\"x\"}\n\n{\"type\":\"strategic_plan\",\"content\":{\"plan\":1}}": {"content.plan", "line 3: content.plan must be an object"},
-		"{\"role\":\"user\",\"content\":\"x\"}\n{\"role\":":                                               {"", "line 2 is no JSON: "},
-		"{\"messages\":\n[{]}":                                                                            {"", "line 2 is no JSON: "},
+		"{\"role\":\"user\",\"content\":\"x\"}\n{\"role\":":                                               {"", "line 2 is not JSON: "},
+		"{\"messages\":\n[{]}":                                                                            {"", "line 2 is not JSON: "},
 	} {
 		documents, _, err := ReadImport([]byte(body))
 		for i := 0; err == nil && i < len(documents); i++ {

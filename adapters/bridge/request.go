@@ -150,7 +150,7 @@ const maxDepth = 64
 func decodeObject(body []byte) (map[string]any, error) {
 	given, err := value.Decode(body, value.Limits{Bytes: maxBodyBytes, Depth: maxDepth})
 	if err != nil {
-		return nil, fault.Wrap(fault.Malformed, "the body is no JSON", err)
+		return nil, fault.Wrap(fault.Malformed, "the body is not JSON", err)
 	}
 	object, is := value.Object(given)
 	if !is {

@@ -15,7 +15,6 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
-	"inbox/internal/ordered"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -392,7 +391,7 @@ func (a Archive) turnsOf(ctx context.Context, session exchange.Session) (turns [
 		}
 	}
 
-	ordered.Sort(turns, func(x, y exchange.TurnRecord) int { return strings.Compare(x.ID, y.ID) })
+	slices.SortFunc(turns, func(x, y exchange.TurnRecord) int { return strings.Compare(x.ID, y.ID) })
 	return turns, nil
 }
 

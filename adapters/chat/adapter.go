@@ -13,9 +13,7 @@ import (
 	"strings"
 
 	"inbox/adapters/chat/contract"
-	"inbox/agents/runtime/value"
 	"inbox/exchange"
-	"inbox/identity"
 	"inbox/internal/bearer"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -115,10 +113,7 @@ func (a *Adapter) Module() exchange.Module {
 	return exchange.Module{Name: ChannelName, ReceivedVia: normalized.ViaA2A, Channel: a, Routes: a.Routes()}
 }
 
-var (
-	_ exchange.Historian = (*Adapter)(nil)
-	_ exchange.Awaited   = (*Adapter)(nil)
-)
+var _ exchange.Awaited = (*Adapter)(nil)
 
 // Plan has no destinations: the client fetches its answer.
 func (*Adapter) Plan(context.Context, exchange.Reply) (exchange.Plan, error) {
@@ -132,28 +127,3 @@ func (*Adapter) Deliver(context.Context, exchange.Delivery) (exchange.DeliveryRe
 
 // Awaits reports that the asker looks at the page, or holds the request open.
 func (*Adapter) Awaits(json.RawMessage) bool { return true }
-
-// Late reports whether the client told what was said before its message.
-func (*Adapter) Late(turn exchange.TurnRecord) bool { return len(routeOf(turn).History) > 0 }
-
-// Ancestors returns what the client says was said before, oldest first. All of it is the client's word: its lines of the
-// assistant were perhaps never said.
-func (*Adapter) Ancestors(_ context.Context, turn exchange.TurnRecord) ([]normalized.HistoricalMessage, error) {
-	lines := routeOf(turn).History
-	list := make([]normalized.HistoricalMessage, 0, len(lines))
-	for _, line := range lines {
-		message := normalized.HistoricalMessage{
-			Role: normalized.RoleUser, Sender: turn.Message.Sender, Parts: []normalized.Part{normalized.Text(line.Text)},
-			Timestamp: identity.At(turn.AcceptedAt),
-		}
-
-		if line.Role == "assistant" {
-			message.Role, message.Sender = normalized.RoleAssistant, normalized.Sender{Address: identity.Stated(turn.Message.Recipient), AuthMethod: normalized.AuthNone}
-		}
-		if value.Trim(line.Text) != "" {
-			list = append(list, message)
-		}
-	}
-
-	return list, nil
-}

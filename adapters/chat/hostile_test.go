@@ -11,23 +11,19 @@ import (
 	"inbox/internal/catalog/catalogtest"
 	"inbox/internal/design"
 	"inbox/internal/markup/markuptest"
-	"inbox/internal/packed"
-	"inbox/internal/packed/packedtest"
 )
 
 func TestTranslations(t *testing.T) { catalogtest.Check(t, ".", texts) }
 
-func TestPacked(t *testing.T) { packedtest.Check(t, scriptFiles, "web") }
-
 // TestWordsOfTheScript: every text that the script shows has a translation, and no translation is left over.
 func TestWordsOfTheScript(t *testing.T) {
 	var translated map[string]string
-	if err := json.Unmarshal(packed.File(scriptFiles, "web/de.json"), &translated); err != nil {
+	if err := json.Unmarshal(scriptWords, &translated); err != nil {
 		t.Fatal(err)
 	}
 
 	used := map[string]bool{"1 tool": true, "{count} tools": true} // chosen by the number of tools
-	for _, found := range regexp.MustCompile(`\bt\("([^"]+)"`).FindAllStringSubmatch(string(packed.File(scriptFiles, "web/chat.js")), -1) {
+	for _, found := range regexp.MustCompile(`\bt\("([^"]+)"`).FindAllStringSubmatch(scriptSource, -1) {
 		used[found[1]] = true
 	}
 	for english := range used {

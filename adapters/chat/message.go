@@ -17,6 +17,7 @@ import (
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
+	"inbox/internal/filetype"
 	"inbox/normalized"
 )
 
@@ -49,6 +50,11 @@ type question struct {
 	messageID string // the client's own id of the message; may be empty
 	original  []byte
 	request   string // digest of the whole request where the message does not tell a repeat; may be empty
+
+	// The parts of the message, the earlier messages and the files of both, if the surface has read them; nil = they are in input.
+	parts   []normalized.Part
+	earlier []exchange.Earlier
+	files   exchange.Contents
 }
 
 // accept brings a question into the engine and returns its run; the repeat of a question returns the run of the first copy. A
@@ -96,13 +102,7 @@ type route struct {
 
 	Request string `json:"request,omitempty"` // digest of the whole request
 
-	History []line `json:"history,omitempty"` // what the client says was said before
-}
-
-// line is one of them.
-type line struct {
-	Role string `json:"role"` // user or assistant
-	Text string `json:"text"`
+	History []exchange.Earlier `json:"history,omitempty"` // what the client says was said before (exchange.RouteHistory)
 }
 
 func routeOf(turn exchange.TurnRecord) route {
@@ -113,8 +113,11 @@ func routeOf(turn exchange.TurnRecord) route {
 
 // inbound makes the normalized message of a question, and what is kept beside it.
 func (m *messages) inbound(ctx context.Context, q question) (exchange.Inbound, error) {
-	files := exchange.Contents{}
-	parts, err := m.parts(ctx, q, files)
+	parts, files, err := q.parts, q.files, error(nil)
+	if parts == nil {
+		files = exchange.Contents{}
+		parts, err = m.parts(ctx, q, files)
+	}
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
@@ -231,20 +234,21 @@ func (m *messages) parts(ctx context.Context, q question, files exchange.Content
 	if text := strings.TrimSpace(input.Message); text != "" {
 		parts = append(parts, normalized.Text(text))
 	}
-	if q.request == "" || len(parts) > 0 { // a completion may be asked for with a picture alone
-		messages, err := input.Messages()
-		if err != nil {
-			return nil, fault.Wrap(fault.Malformed, err.Error(), err)
-		}
-		parts = append(parts, toolParts(messages)...)
+	messages, err := input.Messages()
+	if err != nil {
+		return nil, fault.Wrap(fault.Malformed, err.Error(), err)
 	}
+	parts = append(parts, toolParts(messages)...)
 
 	if len(input.Attachments) > maxAttachments {
 		return nil, fault.Newf(fault.Malformed, "a message has at most %d files", maxAttachments)
 	}
 
 	for _, attached := range input.Attachments {
-		part, err := filePart(ctx, value.Assoc(attached), files)
+		part, content, err := filePart(value.Assoc(attached))
+		if err == nil && content != nil {
+			part, err = part.Carrying(ctx, content, files)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -296,26 +300,30 @@ func broughtBy(message envelope.Envelope) (json.RawMessage, *normalized.ToolErro
 }
 
 // filePart reads {name, mimeType, bytes} or {name, mimeType, uri}; other names of these members are those that clients of
-// the reference use. Nothing is fetched.
-func filePart(ctx context.Context, file map[string]any, files exchange.Contents) (normalized.Part, error) {
-	part := normalized.Part{Kind: normalized.PartFile, MIME: textOf(file, "mimeType", "mime_type", "type"), Name: textOf(file, "name", "filename")}
-	if part.MIME == "" || !strings.Contains(part.MIME, "/") {
-		part.MIME = mimeBytes
+// the reference use. Nothing is fetched. The part lacks the bytes, which are returned beside it; nil = they are at an address.
+func filePart(file map[string]any) (part normalized.Part, content []byte, err error) {
+	part = normalized.Part{Kind: normalized.PartFile, MIME: textOf(file, "mimeType", "mime_type", "type"), Name: textOf(file, "name", "filename")}
+	if !strings.Contains(part.MIME, "/") {
+		part.MIME = ""
 	}
 	if len(part.Name) > maxAttachmentName {
 		part.Name = strings.ToValidUTF8(part.Name[:maxAttachmentName], "")
 	}
 	if encoded := textOf(file, "bytes", "data", "data_base64"); encoded != "" {
-		return carrying(ctx, part, encoded, files)
+		if content, err = base64.StdEncoding.DecodeString(encoded); err != nil {
+			return part, nil, fault.New(fault.Malformed, "the bytes of a file must be base64")
+		}
+		part.MIME = filetype.Of(part.MIME, part.Name, content)
+		return part, content, nil
 	}
 
 	address := textOf(file, "uri", "url")
 	if address == "" {
-		return part, fault.New(fault.Malformed, "a file needs bytes (base64) or a uri")
+		return part, nil, fault.New(fault.Malformed, "a file needs bytes (base64) or a uri")
 	}
 
-	part.BytesRef = normalized.At(address)
-	return part, nil
+	part.MIME, part.BytesRef = filetype.Of(part.MIME, part.Name, nil), normalized.At(address)
+	return part, nil, nil
 }
 
 func textOf(object map[string]any, members ...string) string {
@@ -327,22 +335,15 @@ func textOf(object map[string]any, members ...string) string {
 	return ""
 }
 
-func carrying(ctx context.Context, part normalized.Part, encoded string, files exchange.Contents) (normalized.Part, error) {
-	content, err := base64.StdEncoding.DecodeString(encoded)
-	if err != nil {
-		return part, fault.New(fault.Malformed, "the bytes of a file must be base64")
-	}
-	return part.Carrying(ctx, content, files)
-}
-
-const maxHistoryLines = 100
-
 // history returns what the client says was said before, as far as nothing of the session is kept here: what we have
 // ourselves is never repeated to the agent (agent runtime contract, section 6.1).
-func (m *messages) history(ctx context.Context, q question, owned owner, thread string) ([]line, error) {
+func (m *messages) history(ctx context.Context, q question, owned owner, thread string) ([]exchange.Earlier, error) {
 	told := q.input.History
 	if len(told) == 0 {
-		return nil, nil
+		return q.earlier, nil
+	}
+	if len(told) > exchange.MaxEarlier {
+		return nil, fault.Newf(fault.Malformed, "the history has %d messages, and the limit is %d", len(told), exchange.MaxEarlier)
 	}
 
 	if q.input.SessionID != "" {
@@ -354,11 +355,12 @@ func (m *messages) history(ctx context.Context, q question, owned owner, thread 
 		}
 	}
 
-	told = told[max(len(told)-maxHistoryLines, 0):]
-	lines := make([]line, len(told))
-	for i, one := range told {
-		lines[i] = line{one.Role, one.Content}
+	var list []exchange.Earlier
+	for _, one := range told {
+		said := normalized.Message{Parts: []normalized.Part{normalized.Text(one.Content)}}
+		if said.Clean(); len(said.Parts) > 0 {
+			list = append(list, exchange.Earlier{Role: one.Role, Text: said.Parts[0].Content})
+		}
 	}
-
-	return lines, nil
+	return list, nil
 }

@@ -64,7 +64,9 @@ func (a *openAI) serveCompletion(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	c.offered = c.offers()
+	if c.offered, err = c.offers(); err != nil {
+		return err
+	}
 	if len(c.request.ending()) > 0 {
 		err = c.goOn(r.Context())
 	} else {
@@ -85,7 +87,7 @@ func unreadable(err error) error {
 	wrong, is := err.(*json.UnmarshalTypeError) //nolint:errorlint // json.Unmarshal wraps nothing
 	switch {
 	case !is:
-		return fault.Wrap(fault.Malformed, "The body is no JSON.", err)
+		return fault.Wrap(fault.Malformed, "The body is not JSON.", err)
 	case wrong.Field == "":
 		return fault.Wrap(fault.Malformed, "The body must be an object of JSON: a request for a chat completion.", err)
 	}
@@ -94,12 +96,15 @@ func unreadable(err error) error {
 
 // ask brings a new message to the agent, or finds the run of its repeat.
 func (c *completion) ask(r *http.Request, body []byte) error {
-	input, err := c.request.input(c.agent.Name)
+	said, err := c.request.conversation(r.Context(), c.agent.Name, c.api.options.Limits)
 	if err != nil {
 		return err
 	}
 
-	q := question{agent: c.agent, who: c.who, input: input, original: body, request: c.request.digest(c.agent.Name)}
+	q := question{
+		agent: c.agent, who: c.who, input: said.input, original: body, request: c.request.digest(c.agent.Name),
+		parts: said.parts, earlier: said.earlier, files: said.files,
+	}
 	if key := strings.TrimSpace(r.Header.Get("Idempotency-Key")); key != "" {
 		q.input.RunID, q.messageID = "key:"+key, key
 	} else if again(r) {
@@ -116,7 +121,7 @@ func (c *completion) ask(r *http.Request, body []byte) error {
 		return err
 	}
 	if c.found.route.Request != q.request {
-		return fault.New(fault.Conflict, "The Idempotency-Key was used for another request: every request needs its own key.")
+		return fault.New(fault.Conflict, "The Idempotency-Key was used for a request with other messages. Send this one with a key of its own.")
 	}
 
 	return nil

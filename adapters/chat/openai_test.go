@@ -164,7 +164,7 @@ func TestCompletionShapes(t *testing.T) {
 			`"messages":[{"role":"developer","content":"Be brief."},{"role":"user","name":"ann","content":"one"},{"role":"assistant","content":null,"refusal":null,
 			"tool_calls":[{"id":"c1","type":"function","function":{"name":"find","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c1","content":"found"},
 			{"role":"assistant","content":[{"type":"text","text":"there"}]},{"role":"function","name":"old","content":"done"},{"role":"user","content":"two"}]`,
-			"user: Be brief.\n\none\n\nResult of find: found\nassistant: there\nuser: Result of old: done\nnew: two",
+			"user: Be brief.\n\none\nassistant: [called find {}]\nuser: Result of find: found\nassistant: there\nuser: Result of old: done\nnew: two",
 		},
 		"nulls": {
 			`"n":null,"stream":null,"stream_options":null,"tools":null,"tool_choice":null,"user":null,"metadata":null,"messages":[{"role":"user","content":"x","name":null}]`, "new: x",

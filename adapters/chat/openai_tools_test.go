@@ -1,9 +1,12 @@
 package chat_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"image"
+	"image/png"
 	"iter"
 	"net/http"
 	"strings"
@@ -14,6 +17,7 @@ import (
 
 	"inbox/adapters/chat"
 	"inbox/agents"
+	"inbox/engine/store/storetest"
 	"inbox/exchange"
 	"inbox/inboxtest"
 	"inbox/normalized"
@@ -74,6 +78,50 @@ func TestCompletionTools(t *testing.T) {
 	streamed := inboxtest.Events(s.Open(http.MethodPost, "/v1/chat/completions", token, toolBody("asks", `,"stream":true`, messages...)))
 	if text := streamedText(t, streamed); text != heard {
 		t.Errorf("streamed %q: %v", text, streamed)
+	}
+}
+
+// tinyPNG is a picture of one pixel.
+var tinyPNG = func() []byte {
+	var made bytes.Buffer
+	if err := png.Encode(&made, image.NewGray(image.Rect(0, 0, 1, 1))); err != nil {
+		panic(err)
+	}
+	return made.Bytes()
+}()
+
+// TestToolResultFiles: files of the results that a client hands in reach the model, those of an earlier call again with each later one. What
+// is broken is refused before any result counts, and a result names no file by its digest.
+func TestToolResultFiles(t *testing.T) {
+	t.Parallel()
+	for name, url := range map[string]func(testing.TB) string{"sqlite": func(testing.TB) string { return "sqlite" }, "postgres": storetest.Postgres} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, asked := newToolServer(t, "INBOX_DATABASE_URL="+url(t))
+			token, picture := s.Token("app"), dataURL("image/png", tinyPNG)
+			hand := func(call chat.CompletionToolCall, content any, before ...any) (messages []any, got chatReply) {
+				t.Helper()
+				messages = append(append([]any{question1}, before...), said{"role": "assistant", "tool_calls": []any{call}}, said{"role": "tool", "tool_call_id": call.ID, "content": content})
+				return messages[1:], s.post("/v1/chat/completions", token, toolBody("asks", "", messages...))
+			}
+
+			first := s.post("/v1/chat/completions", token, toolBody("asks", "", question1)).completion(t).Choices[0].Message.ToolCalls[0]
+			_, refused := hand(first, []any{textPiece("look"), picturePiece("data:image/png;base64,???")})
+			if refused.status != http.StatusBadRequest || !strings.Contains(refused.body, `"param":"messages[2].content[1]"`) || asked.Load() != 1 {
+				t.Errorf("a broken picture: %d %s", refused.status, refused.body)
+			}
+
+			named := fmt.Sprintf(`{"in_stock":3,"metadata":{"files":[{"kind":"file","mime":"image/png","bytes_ref":{"kind":"content_addressed","algo":"sha256","digest":"%064d"}}]}}`, 7)
+			before, paused := hand(first, []any{textPiece(named), picturePiece(picture), filePiece("old.csv", []byte("no"))})
+			second := paused.completion(t).Choices[0].Message.ToolCalls[0]
+			if _, err := s.Store().SweepOrphans(t.Context(), s.blobs(), -1); err != nil {
+				t.Error(err)
+			}
+			_, last := hand(second, "heavy", before...)
+			if said := last.said(t); strings.Count(said, picture) != 1 || !strings.Contains(said, `"in_stock":3`) || !strings.Contains(said, "heavy") {
+				t.Errorf("the model saw %s", said)
+			}
+		})
 	}
 }
 
@@ -266,4 +314,33 @@ func streamedText(t testing.TB, events []inboxtest.Event) string {
 		}
 	}
 	return text.String()
+}
+
+// TestCompletionToolNames: a client names a tool in any of three ways, and never two functions that are the same one.
+func TestCompletionToolNames(t *testing.T) {
+	t.Parallel()
+	s, _ := newToolServer(t)
+	token := s.Token("app")
+	body := func(functions ...string) string {
+		var tools []said
+		for _, name := range functions {
+			tools = append(tools, said{"type": "function", "function": said{"name": name}})
+		}
+		text, _ := json.Marshal(said{"model": "asks", "stream": true, "messages": []any{question1}, "tools": tools})
+		return string(text)
+	}
+	for _, name := range []string{"look", "client__look"} {
+		if calls := s.streamedCalls(token, body(name, "weigh")); calls[0].Function.Name != name {
+			t.Errorf("the client's %s is called %s", name, calls[0].Function.Name)
+		}
+	}
+	for _, pair := range [][2]string{{"look", "client__look"}, {"client__weigh", "weigh"}} {
+		got := s.post("/v1/chat/completions", token, body(pair[0], pair[1]))
+		if got.status != http.StatusBadRequest || !strings.Contains(got.body, pair[0]+" and "+pair[1]) {
+			t.Errorf("%v: %d %s", pair, got.status, got.body)
+		}
+	}
+	if got := s.post("/v1/chat/completions", token, strings.Replace(body("vault", "client__vault", "Look", "look"), `"stream":true,`, "", 1)); strings.Contains(got.body, "vault") {
+		t.Errorf("functions that are no client tools: %d %s", got.status, got.body)
+	}
 }

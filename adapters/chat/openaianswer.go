@@ -274,8 +274,7 @@ func (f *completionFrames) called(found run, steps []exchange.Event) []event {
 	return append([]event{f.chunk(found, CompletionDelta{ToolCalls: calls}, "")}, f.finish(found, steps, finishCalls)...)
 }
 
-// end tells what is left of the answer. Words that left cannot be taken back: where the answer became another one, it
-// stands after them.
+// end returns the frames that complete the stream: the text not sent yet, or the tool calls, and the finish reason.
 func (f *completionFrames) end(found run, steps []exchange.Event) []event {
 	if len(f.calls(found)) > 0 {
 		return f.called(found, steps)
@@ -293,11 +292,7 @@ func (f *completionFrames) end(found run, steps []exchange.Event) []event {
 		}
 	}
 
-	reply, sent := f.api.renderer.linkedReply(found.turn), strings.TrimSpace(f.sent.String())
-	rest, grown := strings.CutPrefix(reply, sent)
-	if !grown {
-		rest = "\n\n" + reply
-	}
+	rest := found.lacks(f.api.renderer.linkedReply(found.turn))
 	if rest != "" {
 		list = append(list, f.chunk(found, CompletionDelta{Content: &rest}, ""))
 	}

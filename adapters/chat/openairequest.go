@@ -1,15 +1,19 @@
 package chat
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
-	"mime"
-	"path"
+	"net/url"
 	"slices"
 	"strings"
 
 	"inbox/adapters/chat/contract"
+	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/filetype"
+	"inbox/normalized"
 )
 
 // CompletionRequest is the body of POST /v1/chat/completions, as far as it means something here. Everything else that
@@ -52,8 +56,11 @@ type CompletionInput struct {
 	Role       string               `json:"role"`              // system, developer, user, assistant or tool
 	Content    json.RawMessage      `json:"content,omitempty"` // a string, or a list of parts: text, image_url, input_audio, file
 	Name       string               `json:"name,omitempty"`
+	Refusal    string               `json:"refusal,omitempty"`      // of an assistant: in the place of its content
 	ToolCalls  []CompletionToolCall `json:"tool_calls,omitempty"`   // of an assistant
 	ToolCallID string               `json:"tool_call_id,omitempty"` // of a tool
+
+	FunctionCall *CompletionFunction `json:"function_call,omitempty"` // of an assistant, from older clients
 }
 
 // completionPart is one part of a content.
@@ -77,8 +84,10 @@ type completionPart struct {
 
 // Bounds of a request. What a client says was said before is kept with every turn.
 const (
-	maxCompletionBytes = 8 << 20                // pictures stand in it
-	maxToldBytes       = contract.MaxInputBytes // of all texts of the conversation
+	maxCompletionBytes    = 8 << 20                // pictures stand in it
+	maxCompletionMessages = exchange.MaxEarlier    // of the conversation, the new one included
+	maxCompletionFiles    = 128                    // of the conversation: each may cost a write of its own
+	maxToldBytes          = contract.MaxInputBytes // of all texts of the conversation
 )
 
 // The roles of messages.
@@ -105,6 +114,9 @@ func (c *CompletionRequest) check() error {
 	if len(c.Messages) == 0 {
 		return fault.InField("messages", "must have at least one message")
 	}
+	if len(c.Messages) > maxCompletionMessages {
+		return fault.InField("messages", fmt.Sprintf("has %d messages, and the limit is %d", len(c.Messages), maxCompletionMessages))
+	}
 	if c.N != nil && *c.N != 1 {
 		return fault.InField("n", "must be 1: an agent has one answer")
 	}
@@ -121,38 +133,40 @@ func (c *CompletionRequest) check() error {
 	return nil
 }
 
-// input makes the last message the new one, and the others what was said before. Instructions of the caller count as its
+// conversation is the content of a request: the new message and the earlier ones.
+type conversation struct {
+	input   contract.Input // of the new message
+	parts   []normalized.Part
+	earlier []exchange.Earlier
+	files   exchange.Contents // to which the parts refer
+
+	limits        normalized.Limits
+	texts, pieces int // bytes of text and number of files so far
+}
+
+// conversation splits the request into the new message, which is the last one, and the earlier messages. Instructions of the caller count as its
 // words: the agent's own stand above them.
-func (c *CompletionRequest) input(agent string) (contract.Input, error) {
+func (c *CompletionRequest) conversation(ctx context.Context, agent string, limits normalized.Limits) (said conversation, err error) {
 	last := len(c.Messages) - 1
 	if role := c.Messages[last].Role; role == roleAssistant || role == roleFunction {
-		return contract.Input{}, fault.InField("messages", "must end with a message of the user")
+		return said, fault.InField("messages", "must end with a message of the user")
 	}
 
-	input := contract.Input{Agent: agent, ClientContext: c.context()}
-	size := 0
-	for i := range c.Messages {
-		text, files, err := c.Messages[i].read(i)
-		if err != nil {
-			return input, err
-		}
-		if size += len(text); size > maxToldBytes {
-			return input, fault.Newf(fault.TooLarge, "the texts of the messages are over %d MiB", maxToldBytes>>20)
-		}
-
-		if i == last {
-			input.Message, input.Attachments = text, files
-		} else if line := c.line(i, text); line.Content != "" {
-			input.History = append(input.History, line)
+	said.limits, said.files = limits, exchange.Contents{}
+	for i := range c.Messages[:last] {
+		if err := said.tell(ctx, c, i); err != nil {
+			return said, err
 		}
 	}
 
-	input.History = c.newest(input.History)
-	if strings.TrimSpace(input.Message) == "" && len(input.Attachments) == 0 {
-		return input, fault.InField("messages", "must end with a message that says something")
+	if said.parts, err = said.read(ctx, c.Messages[last].Content, last, true); err != nil {
+		return said, err
 	}
-
-	return input, nil
+	if len(said.parts) == 0 {
+		return said, fault.InField("messages", "must end with a message that says something")
+	}
+	said.input = contract.Input{Agent: agent, Message: textsOf(said.parts), ClientContext: c.context()}
+	return said, nil
 }
 
 // context is what the client says about itself.
@@ -167,18 +181,78 @@ func (c *CompletionRequest) context() map[string]any {
 	return about
 }
 
-// line is an earlier message as it is told to the agent. The result of a tool is the client's word, like everything else.
-func (c *CompletionRequest) line(at int, text string) contract.Line {
-	message := c.Messages[at]
-	switch {
-	case strings.TrimSpace(text) == "":
-		return contract.Line{}
-	case message.Role == roleAssistant:
-		return contract.Line{Role: roleAssistant, Content: text}
-	case message.Role == roleTool, message.Role == roleFunction:
-		return contract.Line{Role: roleUser, Content: "Result of " + c.toolOf(at) + ": " + text}
+// tell adds an earlier message as it is told to the agent. Calls and results of tools are the client's word, like everything else, and
+// become text: no model can be asked to go on with them. A message that says nothing is left out.
+func (s *conversation) tell(ctx context.Context, c *CompletionRequest, at int) error {
+	message := &c.Messages[at]
+	parts, err := s.read(ctx, message.Content, at, false)
+	if err != nil {
+		return err
 	}
-	return contract.Line{Role: roleUser, Content: text}
+
+	var before, after []string
+	role := normalized.RoleUser
+	switch message.Role {
+	case roleAssistant:
+		role, after = normalized.RoleAssistant, message.more()
+	case roleTool, roleFunction:
+		before = []string{"Result of " + c.toolOf(at) + ": "}
+	}
+	for _, text := range slices.Concat(before, after) {
+		s.texts += len(text)
+	}
+	if s.texts > maxToldBytes {
+		return tooMuchText()
+	}
+
+	if len(before) > 0 {
+		if len(parts) == 0 || parts[0].Kind != normalized.PartText {
+			parts = slices.Insert(parts, 0, normalized.Text(""))
+		}
+		parts[0].Content = strings.TrimSpace(before[0] + parts[0].Content)
+	}
+	for _, text := range after {
+		parts = append(parts, normalized.Text(text))
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+
+	if err := normalized.ValidateEarlier(parts, s.limits); err != nil {
+		wrong := fault.Of(err)
+		return inMessage(at, wrong.Kind, wrong.Field+" "+wrong.Public)
+	}
+	earlier := exchange.Earlier{Role: role, Parts: parts}
+	if len(parts) == 1 && parts[0].Kind == normalized.PartText {
+		earlier.Text, earlier.Parts = parts[0].Content, nil
+	}
+	s.earlier = append(s.earlier, earlier)
+	return nil
+}
+
+// more is what an assistant said besides its content: the reason of a refusal, and calls of tools.
+func (m *CompletionInput) more() (texts []string) {
+	if text := strings.TrimSpace(m.Refusal); text != "" {
+		texts = append(texts, text)
+	}
+	called := func(function CompletionFunction) {
+		texts = append(texts, strings.TrimSpace("[called "+cmp.Or(function.Name, "a tool")+" "+function.Arguments)+"]")
+	}
+	for _, call := range m.ToolCalls {
+		called(call.Function)
+	}
+	if m.FunctionCall != nil {
+		called(*m.FunctionCall)
+	}
+	return texts
+}
+
+func tooMuchText() error {
+	return &fault.Fault{Kind: fault.TooLarge, Field: "messages", Public: fmt.Sprintf("has over %d MiB of text, which is the limit", maxToldBytes>>20)}
+}
+
+func inMessage(at int, kind fault.Kind, what string) error {
+	return &fault.Fault{Kind: kind, Field: fmt.Sprintf("messages[%d].content", at), Public: what}
 }
 
 // toolOf names the tool of a result by the call that it answers.
@@ -186,7 +260,7 @@ func (c *CompletionRequest) toolOf(at int) string {
 	result := c.Messages[at]
 	for _, message := range slices.Backward(c.Messages[:at]) {
 		for _, call := range message.ToolCalls {
-			if call.ID != "" && call.ID == result.ToolCallID {
+			if call.ID != "" && call.ID == result.ToolCallID && call.Function.Name != "" {
 				return call.Function.Name
 			}
 		}
@@ -198,48 +272,91 @@ func (c *CompletionRequest) toolOf(at int) string {
 	return "a tool"
 }
 
-// newest keeps the instructions at the start and the newest of what follows, when there is more than is told.
-func (c *CompletionRequest) newest(lines []contract.Line) []contract.Line {
-	over := len(lines) - maxHistoryLines
-	if over <= 0 {
-		return lines
+// read returns the texts and files of the content of a message, in their order. Texts without a file between them are one. Only the new
+// message may have small files inline: a history has no inline bytes.
+func (s *conversation) read(ctx context.Context, content json.RawMessage, at int, inline bool) (parts []normalized.Part, err error) {
+	if len(content) == 0 || string(content) == "null" {
+		return nil, nil
 	}
 
-	leading := 0
-	for leading < len(c.Messages) && slices.Contains(instructing, c.Messages[leading].Role) {
-		leading++
+	var pieces []completionPart
+	var text string
+	if json.Unmarshal(content, &text) == nil {
+		pieces = []completionPart{{Type: "text", Text: text}}
+	} else if err := json.Unmarshal(content, &pieces); err != nil {
+		return nil, inMessage(at, fault.Malformed, "must be a text or a list of parts")
 	}
 
-	leading = min(leading, maxHistoryLines)
-	return slices.Delete(lines, leading, leading+over)
-}
+	files := 0
+	for i := range pieces {
+		field := fmt.Sprintf("messages[%d].content[%d]", at, i)
+		said, file, err := pieces[i].read(field)
+		if err != nil {
+			return nil, err
+		}
+		if file == nil {
+			if s.texts += len(said); s.texts > maxToldBytes {
+				return nil, tooMuchText()
+			}
+			if last := len(parts) - 1; last >= 0 && parts[last].Kind == normalized.PartText {
+				parts[last].Content += "\n" + said
+			} else {
+				parts = append(parts, normalized.Text(said))
+			}
+			continue
+		}
 
-// read returns the text and the files of a message.
-func (c *CompletionInput) read(at int) (text string, files []any, err error) {
-	if len(c.Content) == 0 || string(c.Content) == "null" || json.Unmarshal(c.Content, &text) == nil {
-		return text, nil, nil
+		if files++; files > maxAttachments {
+			return nil, inMessage(at, fault.Malformed, fmt.Sprintf("has more than %d files, which is the limit for one message", maxAttachments))
+		}
+		if s.pieces++; s.pieces > maxCompletionFiles {
+			return nil, fault.InField("messages", fmt.Sprintf("has more than %d files, which is the limit for one request", maxCompletionFiles))
+		}
+		part, err := s.file(ctx, file, inline)
+		if err != nil {
+			wrong := fault.Of(err)
+			rule := strings.TrimSpace(strings.TrimPrefix(wrong.Field, "parts[0].bytes_ref.") + " " + wrong.Public)
+			return nil, &fault.Fault{Kind: wrong.Kind, Field: field, Public: "has a file that cannot be read: " + rule, Cause: err}
+		}
+		parts = append(parts, part)
 	}
 
-	field := fmt.Sprintf("messages[%d].content", at)
-	var parts []completionPart
-	if err := json.Unmarshal(c.Content, &parts); err != nil {
-		return "", nil, fault.InField(field, "must be a text or a list of parts")
-	}
-
-	var pieces []string
-	for i := range parts {
-		said, file, err := parts[i].read(fmt.Sprintf("%s[%d]", field, i))
-		switch {
-		case err != nil:
-			return "", nil, err
-		case file != nil:
-			files = append(files, file)
-		default:
-			pieces = append(pieces, said)
+	said := normalized.Message{Parts: parts}
+	said.Clean()
+	for i := range said.Parts {
+		if part := &said.Parts[i]; part.Kind == normalized.PartText {
+			part.Content = strings.TrimSpace(part.Content)
 		}
 	}
+	return said.Parts, nil
+}
 
-	return strings.Join(pieces, "\n"), files, nil
+// file returns the part of a file, as the contract allows it.
+func (s *conversation) file(ctx context.Context, file map[string]any, inline bool) (normalized.Part, error) {
+	part, content, err := filePart(file)
+	switch {
+	case err != nil:
+		return part, err
+	case inline && content != nil:
+		part, err = part.Carrying(ctx, content, s.files)
+	case content != nil:
+		part.Size, part.BytesRef = int64(len(content)), normalized.Stored(s.files.Add(content))
+	}
+	if err != nil {
+		return part, err //nolint:wrapcheck // of memory
+	}
+	return part, normalized.ValidateEarlier([]normalized.Part{part}, s.limits) //nolint:wrapcheck // a fault
+}
+
+// textsOf joins the texts of parts.
+func textsOf(parts []normalized.Part) string {
+	var texts []string
+	for i := range parts {
+		if parts[i].Kind == normalized.PartText {
+			texts = append(texts, parts[i].Content)
+		}
+	}
+	return strings.Join(texts, "\n")
 }
 
 // read returns the text of a part, or its file.
@@ -250,7 +367,7 @@ func (p *completionPart) read(field string) (text string, file map[string]any, e
 	case p.Type == "refusal":
 		return p.Refusal, nil, nil
 	case p.Type == "image_url" && p.ImageURL.URL != "":
-		return "", fileOf("", p.ImageURL.URL), nil
+		return "", pictureOf(p.ImageURL.URL), nil
 	case p.Type == "input_audio" && p.Audio.Data != "":
 		return "", map[string]any{"mimeType": "audio/" + p.Audio.Format, "bytes": p.Audio.Data}, nil
 	case p.Type == "file" && p.File.Data != "":
@@ -261,14 +378,35 @@ func (p *completionPart) read(field string) (text string, file map[string]any, e
 	return "", nil, fault.InField(field, "must be a text, image_url, input_audio or file with its content")
 }
 
-// fileOf reads a data URL (RFC 2397), whose media type may have parameters, or keeps another address.
-func fileOf(name, address string) map[string]any {
-	if rest, is := strings.CutPrefix(address, "data:"); is {
-		about, content, _ := strings.Cut(rest, ";base64,")
-		mediaType, _, _ := strings.Cut(about, ";")
-		return map[string]any{"name": name, "mimeType": mediaType, "bytes": content}
+// pictureOf is fileOf for a picture, which is one whatever its address looks like.
+func pictureOf(address string) map[string]any {
+	file := fileOf("", address)
+	if file["mimeType"] == "" {
+		file["mimeType"] = filetype.Picture
 	}
-	return map[string]any{"name": name, "mimeType": mime.TypeByExtension(path.Ext(address)), "uri": address}
+	return file
+}
+
+// fileOf reads a data URL (RFC 2397), whose media type may have parameters, or keeps another address. What is neither is the content itself.
+func fileOf(name, address string) map[string]any {
+	const scheme = len("data:")
+	if len(address) > scheme && strings.EqualFold(address[:scheme], "data:") {
+		about, content, _ := strings.Cut(address[scheme:], ",")
+		mediaType, _, _ := strings.Cut(about, ";")
+		if !strings.HasSuffix(strings.ToLower(about), ";base64") {
+			content = "" // only bytes are read
+		}
+		return map[string]any{"name": name, "mimeType": strings.ToLower(mediaType), "bytes": content}
+	}
+
+	if !strings.Contains(address, ":") { // no letter of base64
+		return map[string]any{"name": name, "mimeType": filetype.ByName(name), "bytes": address}
+	}
+	at := address
+	if read, err := url.Parse(address); err == nil { // without the query
+		at = read.Path
+	}
+	return map[string]any{"name": name, "mimeType": filetype.ByName(at), "uri": address}
 }
 
 // digest tells a repeat of the request from another one: the same conversation, however the client wrote it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
+	"inbox/normalized"
 )
 
 const (
@@ -24,23 +26,28 @@ const (
 )
 
 // offers returns the tools that the client executes: it names them, and the agent's operator lets askers do it. A guest has
-// no later request by which it could be known, so it executes nothing.
-func (c *completion) offers() map[string]string {
+// no later request by which it could be known, so it executes nothing. Two functions that are the same tool are a fault: the client may mean
+// different tools.
+func (c *completion) offers() (map[string]string, error) {
 	var choice string
 	_ = json.Unmarshal(c.request.ToolChoice, &choice) // or an object, which names a tool
 
 	if c.who.guest() || choice == "none" {
-		return nil
+		return nil, nil
 	}
 
 	offered := map[string]string{}
 	for _, one := range c.request.Tools {
-		name := clientNamespace + strings.TrimPrefix(one.Function.Name, modelNamespace)
-		if c.api.options.ToolKind(c.agent.Name, name) == ToolOfAsker {
-			offered[name] = one.Function.Name
+		name := clientTool(one.Function.Name)
+		if c.api.options.ToolKind(c.agent.Name, name) != ToolOfAsker {
+			continue
 		}
+		if other, taken := offered[name]; taken && other != one.Function.Name {
+			return nil, fault.InField("tools", "have two functions for the tool "+name+": "+short(other)+" and "+short(one.Function.Name)+"; offer one of them")
+		}
+		offered[name] = one.Function.Name
 	}
-	return offered
+	return offered, nil
 }
 
 func (c *completion) executes(tool string) bool { return c.offered[tool] != "" }
@@ -98,8 +105,12 @@ func (c *completion) goOn(ctx context.Context) error {
 		return err
 	}
 
-	for i, result := range results {
-		if err := c.submit(ctx, asked[i], result); err != nil {
+	outcomes, err := c.outcomes(ctx, results)
+	if err != nil {
+		return err
+	}
+	for i := range outcomes {
+		if err := c.submit(ctx, asked[i], outcomes[i]); err != nil {
 			return err
 		}
 	}
@@ -117,7 +128,7 @@ func (c *completion) goOn(ctx context.Context) error {
 // calledBy finds the run whose calls the results belong to: one run of the caller with this agent.
 func (c *completion) calledBy(ctx context.Context, results []CompletionInput) (exchange.TurnRecord, error) {
 	if len(results) > maxToolResults {
-		return exchange.TurnRecord{}, fault.InField("messages", "have too many results of tools")
+		return exchange.TurnRecord{}, fault.InField("messages", fmt.Sprintf("ends with %d results of tools, and the limit is %d", len(results), maxToolResults))
 	}
 
 	turnID, is := turnOfCall(results[0].ToolCallID)
@@ -190,13 +201,47 @@ func (c *completion) requests(ctx context.Context, turn exchange.TurnRecord) (ma
 	return known, nil
 }
 
-// submit hands in one result. One that has a result already keeps it.
-func (c *completion) submit(ctx context.Context, asked exchange.ToolRequest, result CompletionInput) error {
-	text, _, err := result.read(len(c.request.Messages) - 1)
-	if err != nil {
-		return err
+// handedIn is what a tool of the client returned: a JSON value, and files.
+type handedIn struct {
+	value any
+	files []normalized.Part
+	bytes exchange.Contents // to which the files refer
+}
+
+// outcomes reads results.
+func (c *completion) outcomes(ctx context.Context, results []CompletionInput) ([]handedIn, error) {
+	list := make([]handedIn, len(results))
+	said := conversation{limits: c.api.options.Limits}
+	for i := range results {
+		said.files = exchange.Contents{}
+		parts, err := said.read(ctx, results[i].Content, len(c.request.Messages)-len(results)+i, false)
+		if err != nil {
+			return nil, err
+		}
+		isText := func(part normalized.Part) bool { return part.Kind == normalized.PartText }
+		list[i] = handedIn{value: resultOf(textsOf(parts)), files: slices.DeleteFunc(parts, isText), bytes: said.files}
 	}
-	_, err = c.api.options.Tools.Submit(ctx, asked.Agent, ToolOfAsker, map[string]any{"request_id": asked.ID, "success": true, "result": resultOf(text)})
+	return list, nil
+}
+
+// submit hands in one result. One that has a result already keeps it.
+func (c *completion) submit(ctx context.Context, asked exchange.ToolRequest, brought handedIn) error {
+	result := map[string]any{"request_id": asked.ID, "success": true, "result": brought.value}
+	if len(brought.files) > 0 {
+		files, err := json.Marshal(brought.files)
+		if err != nil {
+			return err
+		}
+		given, err := value.Decode(files, value.Limits{Bytes: len(files)})
+		if err != nil {
+			return err
+		}
+		result["metadata"] = map[string]any{request.FilesKey: given}
+	}
+	if asked.Status != request.StatusPending { // it keeps the result that it has
+		brought.bytes = nil
+	}
+	_, err := c.api.options.Tools.Submit(ctx, asked.Agent, ToolOfAsker, result, brought.bytes)
 	return request.AsFault(err) //nolint:wrapcheck // a fault
 }
 

@@ -42,8 +42,8 @@ type Options struct {
 
 	Issued Issued // checks signed tokens; nil = none are taken
 
-	// ToolKind returns who executes a client tool of an agent, by any of its names; empty when it is none. With an empty name it
-	// reports whether the agent has such tools, and ToolOfAsker if one of them is its asker's. nil = no agent has any.
+	// ToolKind returns who executes a client tool of an agent, by its canonical name ("client/look_up"); empty when it is none. With
+	// an empty name it reports whether the agent has such tools, and ToolOfAsker if one of them is its asker's. nil = no agent has any.
 	ToolKind func(agent, tool string) string
 	Tools    ToolRequests // required with ToolKind
 
@@ -57,6 +57,8 @@ type Options struct {
 
 	// FileURL is where a file of an answer can be read; empty = nowhere. nil = no file can.
 	FileURL func(reply exchange.Reply, part normalized.Part) string
+
+	Limits normalized.Limits // of a message; zero = DefaultLimits
 
 	Origins []string // of web pages that may call from elsewhere; "*" = all
 

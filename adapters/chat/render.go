@@ -26,6 +26,7 @@ type renderer struct {
 const (
 	sentenceFailed  = "The agent could not answer this message."
 	sentenceRefused = "The agent does not take this message."
+	sentenceDenied  = "This message gets no answer."
 	sentenceHeld    = "The message waits until the operator of this server lets it pass."
 	sentenceWaiting = "The message waits for a decision that is made outside this conversation."
 	sentencePerson  = "A person answers this message. The answer comes in this conversation."
@@ -120,8 +121,9 @@ func answeredStatus(response *normalized.Response) string {
 // reply is what the agent says in words, Markdown as it wrote it; a sentence of ours where it says nothing and the asker
 // has to know why.
 func (r *renderer) reply(turn exchange.TurnRecord) string {
+	turn = ended(turn)
 	if turn.Response != nil {
-		if text := normalized.PlainText(r.presented(turn.Response.Parts)); text != "" {
+		if text := markup.PlainText(r.presented(turn.Response.Parts)); text != "" {
 			return text
 		}
 	}
@@ -130,6 +132,9 @@ func (r *renderer) reply(turn exchange.TurnRecord) string {
 	case exchange.StateFailed:
 		return sentenceFailed
 	case exchange.StateRefused:
+		if strings.HasPrefix(turn.Reason, waitedForApproval) {
+			return sentenceDenied
+		}
 		return sentenceRefused
 	case exchange.StateHeld:
 		return sentenceHeld
@@ -144,6 +149,18 @@ func (r *renderer) reply(turn exchange.TurnRecord) string {
 	}
 
 	return ""
+}
+
+// waitedForApproval begins the reason of a turn that waits for an approval, or that ended without it.
+const waitedForApproval = "approval "
+
+// ended leaves out of a turn that is over what its asker was told while it waited: what that promises does not come any more.
+func ended(turn exchange.TurnRecord) exchange.TurnRecord {
+	over := exchange.Terminal(turn.State) && turn.State != exchange.StateAnswered
+	if over && turn.Response != nil && turn.Response.Status == normalized.StatusInputRequired {
+		turn.Response = nil
+	}
+	return turn
 }
 
 // presented puts the asker's secret into the address of a demand.
@@ -180,6 +197,7 @@ var page = markup.Page{Level: 2, Sanitize: permitted.Sanitize}
 
 // htmlOf is the answer of a turn as HTML, without its files, which stand beside it.
 func (r *renderer) htmlOf(turn exchange.TurnRecord) string {
+	turn = ended(turn)
 	if turn.Response == nil {
 		return r.render(normalized.Text(r.reply(turn)))
 	}
@@ -198,7 +216,7 @@ func (r *renderer) htmlOf(turn exchange.TurnRecord) string {
 	if content.Len() > 0 {
 		return content.String()
 	}
-	if normalized.PlainText(turn.Response.Parts) != "" {
+	if markup.PlainText(turn.Response.Parts) != "" {
 		return "" // files alone
 	}
 
@@ -211,9 +229,9 @@ func shownPart(part normalized.Part) normalized.Part {
 	case normalized.PartText:
 		return part
 	case normalized.PartLink:
-		return normalized.Markdown(normalized.MarkdownText([]normalized.Part{part}))
+		return normalized.Markdown(markup.MarkdownText([]normalized.Part{part}))
 	}
-	return normalized.Text(normalized.PlainText([]normalized.Part{part}))
+	return normalized.Text(markup.PlainText([]normalized.Part{part}))
 }
 
 // render writes a text as HTML for a page. It keeps the result, because clients read a session many times and its answers do not change.

@@ -8,9 +8,11 @@ import (
 
 	nethtml "golang.org/x/net/html"
 
+	"inbox/exchange"
 	"inbox/internal/markup"
 	"inbox/internal/markup/markuptest"
 	"inbox/normalized"
+	"inbox/policypart"
 )
 
 func rendered(source string) string { return markup.FromMarkdown(source).HTML(page) }
@@ -105,11 +107,46 @@ func TestRenderingsAreKept(t *testing.T) {
 }
 
 func TestHostileMarkdownCostsItsLength(t *testing.T) {
-	for name, source := range markuptest.Markdown(64 << 10) {
-		t.Run(name, func(t *testing.T) { markuptest.Check(t, 2*len(source), func() { rendered(source) }) })
-	}
+	markuptest.CostsItsLength(t, markuptest.Markdown, 64<<10, func(source string) { rendered(source) })
 }
 
 func TestBubblesSayWhatAnswersSay(t *testing.T) {
 	markuptest.SameOn(t, func(one markuptest.Answer) string { return markup.From(one.MIME, one.Content).HTML(page) })
+}
+
+func TestPolicyLinks(t *testing.T) {
+	bubble := func(part normalized.Part) []string {
+		answer := &normalized.Response{Parts: []normalized.Part{part}}
+		present := func(part policypart.Part) policypart.Part { return part }
+		_, addresses := markuptest.Read(t, (&renderer{site: &site{options: Options{Present: present}}}).htmlOf(exchange.TurnRecord{Response: answer}))
+		return addresses
+	}
+	markuptest.PolicyLinks(t, func(one markuptest.Answer) []string {
+		return bubble(normalized.Part{Kind: normalized.PartText, MIME: one.MIME, Content: one.Content})
+	})
+	markuptest.PolicyParts(t, func(part policypart.Part) []string {
+		return bubble(normalized.Part{Kind: normalized.PartPolicy, Policy: &part})
+	})
+}
+
+// TestNothingIsPromisedAfterTheEnd: what the asker was told while the message waited is not said of one that was denied or withdrawn.
+func TestNothingIsPromisedAfterTheEnd(t *testing.T) {
+	const waits = "This needs an approval first. The answer comes by itself once it is given."
+	told := normalized.Response{Status: normalized.StatusInputRequired, Parts: []normalized.Part{normalized.Text(waits)}}
+	r := &renderer{site: &site{options: Options{Present: func(part policypart.Part) policypart.Part { return part }}}}
+	for name, test := range map[string]struct{ state, reason, want string }{
+		"waiting":   {exchange.StateWaiting, "approval (reply)", waits},
+		"denied":    {exchange.StateRefused, "approval denied", sentenceDenied},
+		"expired":   {exchange.StateRefused, "approval expired", sentenceDenied},
+		"withdrawn": {exchange.StateCancelled, "", ""},
+		"failed":    {exchange.StateFailed, "", sentenceFailed},
+	} {
+		turn := exchange.TurnRecord{State: test.state, Reason: test.reason, Response: &told}
+		if got := r.reply(turn); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+		if page := r.htmlOf(turn); strings.Contains(page, "by itself") != (test.want == waits) {
+			t.Errorf("%s: the page shows %s", name, page)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
-	"inbox/internal/ordered"
+	"inbox/internal/markup"
 	"inbox/normalized"
 )
 
@@ -287,7 +288,7 @@ func (a *restAPI) session(r *http.Request, q question) (ChatSession, error) {
 		return ChatSession{}, err
 	}
 
-	ordered.Sort(turns, func(x, y exchange.TurnRecord) int { return strings.Compare(x.ID, y.ID) })
+	slices.SortFunc(turns, func(x, y exchange.TurnRecord) int { return strings.Compare(x.ID, y.ID) })
 	found := ChatSession{Session: q.input.SessionID, Messages: make([]ChatMessage, 0, 2*len(turns))}
 	for _, turn := range turns {
 		a.tell(&found, turn)
@@ -299,7 +300,7 @@ func (a *restAPI) session(r *http.Request, q question) (ChatSession, error) {
 func (a *restAPI) tell(s *ChatSession, turn exchange.TurnRecord) {
 	kept := routeOf(turn)
 	s.Messages = append(s.Messages, ChatMessage{
-		Role: normalized.RoleUser, Content: normalized.PlainText(turn.Message.Parts), RunID: kept.Run, At: turn.AcceptedAt.UTC(), Files: sentFiles(turn),
+		Role: normalized.RoleUser, Content: markup.PlainText(turn.Message.Parts), RunID: kept.Run, At: turn.AcceptedAt.UTC(), Files: sentFiles(turn),
 	})
 
 	s.Waiting = nil

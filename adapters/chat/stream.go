@@ -139,7 +139,7 @@ func (f *follower) settled(ctx context.Context, one exchange.Event) (over bool, 
 		return false, nil
 	}
 
-	f.found.turn = turn
+	f.found.turn, f.found.lacks = turn, f.progress.lacks
 	if f.found.calls, err = f.runs.tools.calls(ctx, turn); err != nil {
 		return false, err
 	}
@@ -210,6 +210,7 @@ type progress struct {
 	said   bool            // the current run has said something
 	apart  bool            // a new part begins: a blank line stands before its text
 	differ bool            // the current run says something else than the reader has
+	parts  []int           // where each part of the text begins in what is sent
 	calls  map[string]int  // places of the calls of tools
 	ended  map[string]bool // calls whose outcome the reader has
 }
@@ -250,8 +251,13 @@ func (p *progress) text(text string) []contract.Delta {
 		return nil
 	}
 
+	begin, begins := p.at, p.apart || !p.said
 	if p.apart {
 		text = "\n\n" + text
+		begin += len("\n\n")
+	}
+	if begins && !p.differ && (len(p.parts) == 0 || begin > p.parts[len(p.parts)-1]) {
+		p.parts = append(p.parts, begin)
 	}
 
 	p.said, p.apart = true, false
@@ -278,6 +284,21 @@ func (p *progress) rest(text string) string {
 	p.sent.WriteString(text)
 	p.at += len(text)
 	return text
+}
+
+// lacks returns the part of the final answer that was not streamed yet. The answer may be only the tail of the streamed text, as when a model
+// spoke before it called its tools. Streamed text cannot be recalled: an answer that differs from it is appended.
+func (p *progress) lacks(reply string) string {
+	sent := p.sent.String()
+	if strings.TrimSpace(sent) == "" {
+		return reply
+	}
+	for _, begin := range p.parts {
+		if said := strings.TrimSpace(sent[min(begin, len(sent)):]); said != "" && strings.HasPrefix(reply, said) {
+			return reply[len(said):]
+		}
+	}
+	return "\n\n" + reply
 }
 
 // call tells a call of a tool once, also when a later run makes it again.

@@ -154,6 +154,55 @@ func TestPartsStandApart(t *testing.T) {
 	}
 }
 
+// TestAnswersAreNotSaidTwice ends streams whose text is the whole answer, its beginning, its tail or another answer.
+func TestAnswersAreNotSaidTwice(t *testing.T) {
+	const tool = "(tool)" // a piece that is none
+	for name, c := range map[string]struct {
+		sent  []string // parts, each in pieces that | separates; the runs of the turn are separated by restart
+		reply string
+		want  string
+	}{
+		"nothing was sent":              {nil, "The answer.", "The answer."},
+		"all of it":                     {[]string{"The |answer."}, "The answer.", ""},
+		"its beginning":                 {[]string{"The |ans"}, "The answer.", "wer."},
+		"words before a tool":           {[]string{"Let me look.", tool, "The |answer."}, "The answer.", ""},
+		"many words before many tools":  {[]string{"One.", tool, "Two.", tool, "Three.", tool, "The answer\n\nhas lines.|\n\nMany."}, "The answer\n\nhas lines.\n\nMany.", ""},
+		"its last part has not come":    {[]string{"Let me look.", tool}, "The answer.", "\n\nThe answer."},
+		"the rest of its last part":     {[]string{"Let me look.", tool, "The ans"}, "The answer.", "wer."},
+		"all parts":                     {[]string{"One.", tool, "Two."}, "One.\n\nTwo.", ""},
+		"some words and two parts":      {[]string{"Looking.", "One.", "Two."}, "One.\n\nTwo.\n\nThree.", "\n\nThree."},
+		"another answer":                {[]string{"Let me look.", tool, "Draft."}, "The answer.", "\n\nThe answer."},
+		"a paragraph is no part":        {[]string{"I say\n\nyes"}, "yes", "\n\nyes"},
+		"after a restart":               {[]string{"Let me |look.", "restart", "Let me look.", tool, "The |answer."}, "The answer.", ""},
+		"a restart with other words":    {[]string{"Let me |look.", "restart", "I look.", tool, "The answer."}, "The answer.", "\n\nThe answer."},
+		"white space around":            {[]string{"Let me look. ", tool, " The answer. "}, "The answer.", ""},
+		"words that begin as the reply": {[]string{"The", tool, "The answer."}, "The answer.", ""},
+	} {
+		var p progress
+		for _, part := range c.sent {
+			if part == "restart" {
+				p.restart()
+				continue
+			}
+			deltas := []normalized.Delta{{Kind: normalized.DeltaToolCallStart, Part: &normalized.Part{Kind: normalized.PartToolCall, ID: "c", Name: "map"}}}
+			if part != tool {
+				deltas = []normalized.Delta{{Kind: normalized.DeltaPartBegin, Part: &normalized.Part{Kind: normalized.PartText, MIME: normalized.MIMEPlain}}}
+				for piece := range strings.SplitSeq(part, "|") {
+					deltas = append(deltas, normalized.Delta{Kind: normalized.DeltaText, Text: piece})
+				}
+			}
+			for _, delta := range deltas {
+				if _, err := p.add(deltaEvent(1, delta)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if got := p.lacks(c.reply); got != c.want {
+			t.Errorf("%s: the reader has %q and gets %q, want %q", name, p.sent.String(), got, c.want)
+		}
+	}
+}
+
 func FuzzEventID(f *testing.F) {
 	for _, seed := range []string{"", ".", "01a2008f-1168-77f8-8482-9c57098e1a11.3", "01a2008f-1168-77f8-8482-9c57098e1a11.-1", "01a2008f-1168-77f8-8482-9c57098e1a11.99999999999999999999"} {
 		f.Add(seed)

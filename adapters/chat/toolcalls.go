@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"inbox/adapters/chat/contract"
-	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/tool/request"
 	"inbox/agents/runtime/value"
 	"inbox/exchange"
@@ -26,9 +25,9 @@ type clientTools struct {
 type ToolRequests interface {
 	// ToolRequests lists requests, oldest first.
 	ToolRequests(ctx context.Context, filter exchange.ToolRequestFilter) ([]exchange.ToolRequest, error)
-	// Submit hands in the result of a request of an agent, for a by that its timeline tells. A request that has one returns
-	// that, with Duplicate. Its refusals are *request.Error.
-	Submit(ctx context.Context, agent, by string, result map[string]any) (*request.Envelope, error)
+	// Submit hands in the result of a request of an agent, for a by that its timeline tells, and stores the bytes of the files that are
+	// in its metadata. A request that has one returns that, with Duplicate. Its refusals are *request.Error.
+	Submit(ctx context.Context, agent, by string, result map[string]any, files exchange.Contents) (*request.Envelope, error)
 }
 
 // Kinds of a client tool, by who executes it.
@@ -188,34 +187,37 @@ func (t *clientTools) requestsOf(ctx context.Context, q question) (map[string]ex
 func (t *clientTools) requestFor(q question, result normalized.Part, requests map[string]exchange.ToolRequest) (exchange.ToolRequest, error) {
 	one, there := requests[result.ID]
 	if there && t.options.ToolKind(q.agent.Name, one.ToolName) == ToolOfAsker {
-		if !sameTool(result.Name, one.ToolName) {
+		if clientTool(result.Name) != one.ToolName {
 			return one, fault.New(fault.Malformed, "the toolId is not that of the call")
 		}
 		return one, nil
 	}
-	if there || t.options.ToolKind(q.agent.Name, result.Name) != "" {
+	if there || t.options.ToolKind(q.agent.Name, clientTool(result.Name)) != "" {
 		return one, request.AsFault(&request.Error{Code: request.CodeResult, Reason: request.ReasonNotFound})
 	}
 	return exchange.ToolRequest{}, nil
 }
 
-// sameTool compares the name that a client uses with that of the declaration: models know another form of it.
-func sameTool(used, declared string) bool {
-	_, bare, _ := strings.Cut(declared, "/")
-	return used == declared || used == tool.ProviderSafeName(declared) || used == bare
+// clientTool returns the canonical name of the tool that a client names: "client/look_up", "client__look_up" or "look_up". The operator
+// cannot declare a tool whose name begins with "client__", so each of these is one tool only. An empty name stays empty.
+func clientTool(used string) string {
+	if used == "" {
+		return ""
+	}
+	return clientNamespace + strings.TrimPrefix(strings.TrimPrefix(used, clientNamespace), modelNamespace)
 }
 
 func (t *clientTools) handIn(ctx context.Context, one exchange.ToolRequest, result normalized.Part) error {
 	if result.Error != nil {
-		_, err := t.options.Tools.Submit(ctx, one.Agent, ToolOfAsker, map[string]any{"request_id": one.ID, "success": false, "error": result.Error.Message})
+		_, err := t.options.Tools.Submit(ctx, one.Agent, ToolOfAsker, map[string]any{"request_id": one.ID, "success": false, "error": result.Error.Message}, nil)
 		return request.AsFault(err)
 	}
 
 	given, err := value.Decode(result.Result, value.Limits{Bytes: contract.MaxInputBytes, Depth: maxDepth})
 	if err != nil {
-		return fault.Wrap(fault.Malformed, "the result of a tool is no JSON", err)
+		return fault.Wrap(fault.Malformed, "the result of a tool is not JSON", err)
 	}
-	_, err = t.options.Tools.Submit(ctx, one.Agent, ToolOfAsker, map[string]any{"request_id": one.ID, "success": true, "result": given})
+	_, err = t.options.Tools.Submit(ctx, one.Agent, ToolOfAsker, map[string]any{"request_id": one.ID, "success": true, "result": given}, nil)
 	return request.AsFault(err)
 }
 

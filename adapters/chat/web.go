@@ -3,7 +3,7 @@ package chat
 import (
 	"cmp"
 	"crypto/sha256"
-	_ "embed" // the script
+	_ "embed" // for the script and its words
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
@@ -14,18 +14,17 @@ import (
 	"inbox/internal/catalog"
 	"inbox/internal/design"
 	"inbox/internal/httpserver"
-	"inbox/internal/packed"
 )
 
-//go:generate go run inbox/internal/packed/pack web.zip web
-
-//go:embed web.zip
-var scriptArchive []byte
-
-var scriptFiles = packed.Files(scriptArchive)
-
 //go:generate go tool -modfile=../../tools/go.mod templ generate -path . -log-level warn
-//go:generate go run inbox/internal/pagecode .
+
+//go:embed web/chat.js
+var scriptSource string
+
+// scriptWords are the German texts of the script.
+//
+//go:embed web/de.json
+var scriptWords []byte
 
 // script is the source with the tokens of the design and its words in other languages, both as literals. It is made when it is first asked for.
 var script = sync.OnceValue(func() []byte {
@@ -33,11 +32,11 @@ var script = sync.OnceValue(func() []byte {
 	if err != nil {
 		panic("chat: " + err.Error()) // a text
 	}
-	words, err := json.Marshal(map[string]json.RawMessage{"de": packed.File(scriptFiles, "web/de.json")})
+	words, err := json.Marshal(map[string]json.RawMessage{"de": scriptWords})
 	if err != nil {
 		panic("chat: translations of the script: " + err.Error()) // the file is part of the program
 	}
-	return []byte(strings.NewReplacer("__TOKENS__", string(tokens), "__WORDS__", string(words)).Replace(string(packed.File(scriptFiles, "web/chat.js"))))
+	return []byte(strings.NewReplacer("__TOKENS__", string(tokens), "__WORDS__", string(words)).Replace(scriptSource))
 })
 
 var scriptTag = sync.OnceValue(func() string {

@@ -10,7 +10,6 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
-	"inbox/internal/ordered"
 )
 
 // Link relations in the order of the message contract, section 11.
@@ -157,7 +156,7 @@ func (s *Server) describe(agent exchange.AgentProfile) *resource {
 		}
 	}
 
-	ordered.Stable(links, func(a, b exchange.Link) int { return rank(a.Rel) - rank(b.Rel) })
+	slices.SortStableFunc(links, func(a, b exchange.Link) int { return rank(a.Rel) - rank(b.Rel) })
 	subject := identity.Address{Local: agent.Name, Domain: s.options.Domain}
 	return &resource{Subject: subject.Acct(), Aliases: hrefs(links), Links: links}
 }

@@ -18,7 +18,6 @@ import (
 	"inbox/adapters/email/text"
 	"inbox/exchange"
 	"inbox/internal/fault"
-	"inbox/internal/ordered"
 )
 
 var metricReceived = promauto.NewCounterVec(prometheus.CounterOpts{
@@ -242,7 +241,7 @@ func (r refusals) answer(accepted []string) error {
 
 func operatorLast(recipients []recipient) []recipient {
 	sorted := slices.Clone(recipients)
-	ordered.Stable(sorted, func(a, b recipient) int {
+	slices.SortStableFunc(sorted, func(a, b recipient) int {
 		switch {
 		case (a.agent == "") == (b.agent == ""):
 			return 0

@@ -87,7 +87,7 @@ func New(options Options) (*Adapter, error) {
 	a.outbox = &outbox{
 		site: s, tokens: tokens, reporter: reporter, sender: sender,
 		renderer: &renderer{options: &s.options, domain: s.domain, tokens: tokens, log: s.log},
-		signer:   authentication.NewSigner(s.domain, a.keys, s.now, chainField),
+		signer:   authentication.NewSigner(s.domain, a.keys, chainField),
 	}
 
 	verifier := &verifier{site: s, tries: newTryCounter(s.now), checker: checker}

@@ -73,7 +73,7 @@ func BenchmarkReply(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := s.adapter.outbox.signer.Sign(body, time.Now()); err != nil {
+		if _, err := s.adapter.outbox.signer.Sign(body); err != nil {
 			b.Fatal(err)
 		}
 	}

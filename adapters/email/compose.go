@@ -22,7 +22,6 @@ import (
 	"inbox/internal/design"
 	"inbox/internal/fault"
 	"inbox/internal/markup"
-	"inbox/internal/ordered"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -61,7 +60,7 @@ func (w *renderer) composeBody(ctx context.Context, reply exchange.Reply, notes 
 	c := &composer{locale: localeOf(reply), link: func(part normalized.Part) string { return w.fileLink(reply, part) }}
 	said, citations := normalized.Cited(reply.Response.Parts)
 	parts := slices.Clone(said)
-	ordered.Stable(parts, demandLast)
+	slices.SortStableFunc(parts, demandLast)
 	notice := notes.Opened && !notes.Forward // no agent begins a conversation by itself
 	c.letter = notice || slices.ContainsFunc(parts, w.leads)
 	if notice && !hasPolicy(reply.Response) {
@@ -141,7 +140,7 @@ func (w *renderer) composePart(ctx context.Context, c *composer, part normalized
 }
 
 func (c *composer) addText(part normalized.Part) {
-	switch part.MIME {
+	switch kind, _ := normalized.TextMIME(part.MIME); kind {
 	case normalized.MIMEMarkdown:
 		c.addMarkdown(part.Content)
 	case normalized.MIMEHTML:
@@ -297,17 +296,17 @@ func (w *renderer) fileBytes(ctx context.Context, ref *normalized.BytesRef) ([]b
 // mailType is the type of a mail in a mail.
 const mailType = "message/rfc822"
 
-// attachedType keeps types that may be sent base64-coded; composite types may not (RFC 2046, section 5.2.1). A mail stays one where any
+// attachedType keeps types that may be sent base64-coded, with their parameters; composite types may not (RFC 2046, section 5.2.1). A mail stays one where any
 // server takes its lines as they are (RFC 5322, section 2.1.1): another coding on the way would break our signature.
 func attachedType(declared string, data []byte) string {
-	media, _, err := mime.ParseMediaType(declared)
+	media, params, err := mime.ParseMediaType(declared)
 	if err == nil && media == mailType && plainLines(data) {
 		return mailType
 	}
 	if err != nil || strings.HasPrefix(media, "multipart/") || strings.HasPrefix(media, "message/") || !strings.Contains(media, "/") {
 		return "application/octet-stream"
 	}
-	return media
+	return message.FormatType(media, params)
 }
 
 // plainLines reports whether data is lines of at most 998 bytes of ASCII that end in CRLF.

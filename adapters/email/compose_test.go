@@ -67,6 +67,47 @@ func TestPlainFormOfAnAnswerHasNoMarks(t *testing.T) {
 	}
 }
 
+// TestFilesKeepTheParametersOfTheirType: without its method a calendar is no invitation (RFC 6047, section 2.4).
+func TestFilesKeepTheParametersOfTheirType(t *testing.T) {
+	for declared, want := range map[string]string{
+		"text/calendar; method=REQUEST; component=VEVENT":                 "text/calendar; charset=utf-8; component=VEVENT; method=REQUEST; name=a.ics",
+		`Text/Calendar; Method="REQUEST"; charset="UTF-8"`:                "text/calendar; charset=utf-8; method=REQUEST; name=a.ics",
+		"text/plain; charset=iso-8859-1; name=b.txt":                      "text/plain; charset=utf-8; name=a.ics",
+		"text/csv; header=present; x-unix-mode=0644":                      "text/csv; charset=utf-8; header=present; name=a.ics",
+		"model/vnd.x; a*=utf-8''%0D%0ABcc%3A%20x%40y.test":                "model/vnd.x; a*=utf-8''%0D%0ABcc%3A%20x%40y.test; name=a.ics",
+		"application/json; profile=\"" + strings.Repeat("p", 2000) + "\"": "application/json; name=a.ics",
+		"multipart/mixed; boundary=x":                                     "application/octet-stream; name=a.ics",
+	} {
+		s := start(t, nil)
+		file := normalized.Part{Kind: normalized.PartFile, Name: "a.ics", MIME: declared,
+			BytesRef: &normalized.BytesRef{Kind: normalized.BytesInline, DataBase64: base64.StdEncoding.EncodeToString([]byte("a"))}}
+		if _, err := s.deliver(replyTo(s.question(true), normalized.Text("Here."), file)); err != nil {
+			t.Fatal(err)
+		}
+		fields, body, err := message.Split(s.captured()[0].Raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		root, err := (&message.Parser{}).Parse(fields, body, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(strings.Fields(root.Children[1].Fields.Get("Content-Type")), " "); got != want {
+			t.Errorf("%s leaves as %s, want %s", declared, got, want)
+		}
+	}
+}
+
+// TestTextTypesInAnySpelling: an adapter's caller may write the type of a text with a charset and in capitals.
+func TestTextTypesInAnySpelling(t *testing.T) {
+	body := &composer{}
+	body.addText(normalized.Part{Kind: normalized.PartText, MIME: "Text/Markdown; charset=x-unknown", Content: "**a**"})
+	body.addText(normalized.Part{Kind: normalized.PartText, MIME: "TEXT/HTML", Content: "<i>b</i>"})
+	if got := body.html.String(); !strings.Contains(got, "<strong>a</strong>") || !strings.Contains(got, "<i>b</i>") {
+		t.Error(got)
+	}
+}
+
 func TestLargeFilesBecomeLinks(t *testing.T) {
 	s := start(t, func(o *Options) {
 		o.FileLink = func(reply exchange.Reply, part normalized.Part) string {
@@ -176,12 +217,7 @@ func TestPolicyFileIsServedForItsHost(t *testing.T) {
 }
 
 func TestHostileMarkdownOfAnswersCostsItsLength(t *testing.T) {
-	for name, source := range markuptest.Markdown(64 << 10) {
-		t.Run(name, func(t *testing.T) {
-			// Both forms are made, and the HTML is cleaned.
-			markuptest.Check(t, 3*len(source), func() { new(composer).addText(normalized.Markdown(source)) })
-		})
-	}
+	markuptest.CostsItsLength(t, markuptest.Markdown, 64<<10, func(source string) { new(composer).addText(normalized.Markdown(source)) })
 }
 
 func consent(change ...func(*policypart.Part)) normalized.Part {

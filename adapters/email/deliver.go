@@ -331,8 +331,8 @@ func ReplyIDOf(messageID string) (replyID, domain string) {
 
 const (
 	repeatNamespace = "email/outgoing"
-	repeatLife      = authentication.SignatureEpoch // a kept mail ends before its signature does
-	maxStateBytes   = 64 << 10                      // larger mails go to the blob store
+	repeatLife      = authentication.SignatureLife / 2 // a kept mail ends before its signature does
+	maxStateBytes   = 64 << 10                         // larger mails go to the blob store
 )
 
 // finishedMail is a signed mail.
@@ -349,7 +349,7 @@ type keptMail struct {
 }
 
 // finished returns the signed mail of a delivery: the one that was offered before, or a new one. All destinations of a reply
-// get the same bytes.
+// get the same mail; only the times of its signatures differ.
 func (o *outbox) finished(ctx context.Context, delivery exchange.Delivery, notes route, people audience) (finishedMail, error) {
 	if delivery.Repeated {
 		if data, found, err := o.offeredBefore(ctx, delivery.Reply.ID); err != nil || found {
@@ -362,7 +362,7 @@ func (o *outbox) finished(ctx context.Context, delivery exchange.Delivery, notes
 		return finishedMail{}, err
 	}
 
-	signed, err := o.signer.Sign(mail, delivery.Reply.CreatedAt)
+	signed, err := o.signer.Sign(mail)
 	if err != nil {
 		return finishedMail{}, fault.GiveUp("the mail cannot be signed", err)
 	}
@@ -394,8 +394,9 @@ func (o *outbox) offeredBefore(ctx context.Context, replyID string) ([]byte, boo
 }
 
 // keepForRepeat stores the bytes of a mail whose attempt will be repeated, so that neither another key nor another
-// configuration changes them. It returns the error of the attempt back. Nothing is stored for a mail that is taken at once:
-// written anew after a crash, it has the same bytes.
+// configuration changes them. It returns the error of the attempt. Nothing is stored for a mail that its server accepts at
+// once: after a crash in that attempt the mail is rendered again with the same header and body and a later signature time,
+// and its receiver recognises it by its Message-ID.
 func (o *outbox) keepForRepeat(ctx context.Context, delivery exchange.Delivery, mail finishedMail, cause error) error {
 	if mail.kept || fault.Of(cause).Permanent || ctx.Err() != nil {
 		return cause

@@ -294,7 +294,8 @@ func (i *inbox) original(mail *arrival) []byte {
 	return out.Bytes()
 }
 
-// claimsOurResults finds Authentication-Results with our own name (RFC 8601, section 5).
+// claimsOurResults finds Authentication-Results with our own name (RFC 8601, section 5). authres reads neither comments nor
+// quoted names (TestForgedResultsAreRemoved).
 func (i *inbox) claimsOurResults(f message.Field) bool {
 	if !strings.EqualFold(strings.TrimRight(f.Name, " \t"), "Authentication-Results") {
 		return false

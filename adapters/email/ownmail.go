@@ -48,7 +48,7 @@ func (p Published) ownMail(from string, now time.Time) ([]byte, message.Header, 
 	for _, selector := range sortedKeys(p.Keys) {
 		keys = append(keys, authentication.Key{Selector: selector, Signer: p.Keys[selector]})
 	}
-	signed, err := authentication.NewSigner(p.Domain, keys, func() time.Time { return now }).Sign([]byte(text), now)
+	signed, err := authentication.NewSigner(p.Domain, keys).Sign([]byte(text))
 	if err != nil {
 		return nil, nil, err
 	}

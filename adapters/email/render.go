@@ -283,7 +283,7 @@ func textHeader(top []headerLine, media string) gomessage.Header {
 
 func fileHeader(file attachment) gomessage.Header {
 	lines := []headerLine{
-		{"Content-Type", mime.FormatMediaType(file.mime, fileParams(file))},
+		{"Content-Type", typeWithName(file)},
 		{"Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": file.name})},
 		{"Content-Transfer-Encoding", fileCoding(file)},
 	}
@@ -305,13 +305,19 @@ func fileCoding(file attachment) string {
 	return "base64"
 }
 
-// fileParams returns the charset of a text as well: without it a text is ASCII (RFC 2046, section 4.1.2).
-func fileParams(file attachment) map[string]string {
-	params := map[string]string{"name": file.name}
-	if strings.HasPrefix(file.mime, "text/") && utf8.Valid(file.data) {
+// typeWithName returns the Content-Type of a file. A text in UTF-8 says so: without a charset it is ASCII (RFC 2046, section 4.1.2).
+// go-message writes no other charset.
+func typeWithName(file attachment) string {
+	media, params := message.MediaType(file.mime, "")
+	if params == nil {
+		params = map[string]string{}
+	}
+	params["name"] = file.name
+	delete(params, "charset")
+	if strings.HasPrefix(media, "text/") && utf8.Valid(file.data) {
 		params["charset"] = "utf-8"
 	}
-	return params
+	return mime.FormatMediaType(media, params)
 }
 
 // newHeader keeps the order of the lines; the library adds on top. It would not fold where one word is too long.

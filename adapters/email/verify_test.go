@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/emersion/go-msgauth/authres"
 	"github.com/miekg/dns"
 
 	"inbox/adapters/email/emailtest"
@@ -145,6 +146,11 @@ func TestForgedResultsAreRemoved(t *testing.T) {
 	original := string(s.engine.Only(t).Original)
 	if strings.Contains(original, "bank.test") || !strings.Contains(original, "other.test; spf=pass") {
 		t.Errorf("original:\n%s", original)
+	}
+	for _, id := range []string{"(c) mx.inbox.test", `"mx.inbox.test"`, "mx.inbox.test(c)"} {
+		if read, _, _ := authres.Parse(id + "; dmarc=pass"); read == "mx.inbox.test" {
+			t.Errorf("the library reads %s now", id)
+		}
 	}
 	for _, want := range []string{"Return-Path: <ann@plain.test>\r\n", "Authentication-Results: mx.inbox.test;", "dmarc=none", "Received: from client.sender.test ([127.0.0.1])\r\n\tby mx.inbox.test with ESMTP id "} {
 		if !strings.Contains(original, want) {

@@ -15,6 +15,7 @@ import (
 	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/markup"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -42,7 +43,7 @@ func (rs *runs) resultOf(ctx context.Context, row exchange.TaskRun, turn exchang
 	var failure error
 	if answered(turn) {
 		failure = failureOf(turn)
-		if text := normalized.PlainText(turn.Response.Parts); text != "" && failure == nil {
+		if text := markup.PlainText(turn.Response.Parts); text != "" && failure == nil {
 			outcome["output"] = map[string]any{"text": text}
 		}
 		outcome["artifact_refs"] = rs.references(turn)
@@ -112,7 +113,7 @@ const codeInput = "input_required"
 // failureOf says why an answer is none to the task; nil = it is one.
 func failureOf(turn exchange.TurnRecord) error {
 	response := turn.Response
-	text := normalized.PlainText(response.Parts)
+	text := markup.PlainText(response.Parts)
 	switch outcome := exchange.OutcomeOf(response); {
 	case response.Error != nil:
 		return &task.Error{Code: cmp.Or(response.Error.Code, task.CodeFailed), Message: cmp.Or(response.Error.Message, text, "The task run failed.")}

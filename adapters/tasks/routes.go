@@ -230,7 +230,7 @@ func readObject(r *http.Request, limit int64) (object map[string]any, body []byt
 
 	given, err := value.Decode(body, value.Limits{Bytes: int(limit), Depth: maxDepth})
 	if err != nil {
-		return nil, nil, fault.Wrap(fault.Malformed, "the body is no JSON", err)
+		return nil, nil, fault.Wrap(fault.Malformed, "the body is not JSON", err)
 	}
 	object, is := value.Object(given)
 	if !is {

@@ -119,7 +119,7 @@ func (s *Service) handSubmit(w http.ResponseWriter, r *http.Request, c caller) e
 	}
 
 	raw["request_id"] = id
-	delete(raw, "tool_name") // it is the request's
+	request.FromOutside(raw)
 	answer, err := s.lifecycle(c).Submit(r.Context(), raw, nil, nil)
 	return s.answer(w, "submit", answer, err)
 }
@@ -172,7 +172,7 @@ func readBody(r *http.Request) (map[string]any, error) {
 
 	given, err := value.Decode(body, value.Limits{Bytes: MaxBodyBytes, Depth: maxDepth})
 	if err != nil {
-		return nil, fault.Wrap(fault.Malformed, "the body is no JSON of at most 32 levels", err)
+		return nil, fault.Wrap(fault.Malformed, "the body is not JSON of at most 32 levels", err)
 	}
 
 	object, is := given.(map[string]any)

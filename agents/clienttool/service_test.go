@@ -139,7 +139,7 @@ func TestOperations(t *testing.T) {
 		{"GET", "?wait=long", "", 400, `"field":"wait"`},
 		{"GET", "/one", "", 200, `"status":"runtime_tool_pending"`},
 		{"GET", "/none", "", 404, `request not found`},
-		{"POST", "/one/submit", `{"result":7,"tool_name":"client/forged"}`, 200, `"tool_name":"client/pick"`},
+		{"POST", "/one/submit", `{"result":7,"tool_name":"client/forged","metadata":{"files":[{"kind":"file"}],"own":1}}`, 200, `"metadata":{"own":1},"request_id":"one","result":{"value":7},"status":"runtime_tool_submitted","success":true,"tool_name":"client/pick"`},
 		{"POST", "/one/submit", `{"result":8}`, 200, `"duplicate":true`},
 		{"GET", "/one", "", 200, `"result":{"value":7}`},
 		{"POST", "/one/timeout", "", 200, `"status":"runtime_tool_completed"`},

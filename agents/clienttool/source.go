@@ -82,6 +82,10 @@ func NewSource(tools []Tool) (*Source, error) {
 
 // declare makes the declaration and holds it to the rules for client tools.
 func (t Tool) declare() (tool.Entry, error) {
+	if strings.HasPrefix(t.Name, "client__") { // chat clients may call "name" so
+		return tool.Entry{}, fault.InField(t.Name, `must not begin with "client__"`)
+	}
+
 	declared := map[string]any{
 		"name": Namespace + t.Name, "source": tool.ExecutorClient, "description": t.Description,
 		"executor": tool.ExecutorClient, "scope": tool.ScopeRun,
@@ -93,7 +97,7 @@ func (t Tool) declare() (tool.Entry, error) {
 		}
 		given, err := value.Decode(text, value.Limits{Bytes: 256 << 10})
 		if err != nil {
-			return tool.Entry{}, fault.InField(t.Name+"."+member, "is no JSON: "+err.Error())
+			return tool.Entry{}, fault.InField(t.Name+"."+member, "is not JSON: "+err.Error())
 		}
 		if _, is := given.(map[string]any); !is {
 			return tool.Entry{}, fault.InField(t.Name+"."+member, "must be a JSON object")

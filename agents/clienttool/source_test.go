@@ -83,6 +83,7 @@ func TestExecuteAsksThePrograms(t *testing.T) {
 func TestToolsThatAreRefused(t *testing.T) {
 	for name, tools := range map[string][]Tool{
 		"a bad name":     {{Name: "Look Up", Description: "x"}},
+		"another's name": {{Name: "client__a", Description: "x"}},
 		"a namespace":    {{Name: "a/b", Description: "x"}},
 		"no description": {{Name: "a", Description: " "}},
 		"no JSON":        {{Name: "a", Description: "x", Parameters: []byte("{")}},

@@ -1,42 +1,48 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
 
 	"inbox/agents"
 	"inbox/agents/upstream"
+	"inbox/internal/clip"
 	"inbox/normalized"
 )
 
 // answer reads what the program wrote.
-func (a *Agent) answer(ctx context.Context, output []byte, turn agents.Turn, files placed) (normalized.Response, error) {
-	response, err := a.read(output)
+func (a *Agent) answer(ctx context.Context, ended result, turn agents.Turn, files placed) (normalized.Response, error) {
+	response, err := a.read(ended)
 	if err != nil {
 		return normalized.Response{}, upstream.NotUsable(err)
 	}
-	if err := files.collect(ctx, turn.Files, a.options.Output, &response); err != nil {
+	missing, err := files.collect(ctx, turn.Files, &a.options, &response)
+	if err != nil {
 		return normalized.Response{}, err
 	}
 
-	question := turn.Message
-	response.Clean()
-	response = response.Answering(question)
-	if err := normalized.ValidateResponse(response, question, a.options.Limits); err != nil {
+	response, err = response.Completed(turn.Message, a.options.Limits, normalized.Left{Parts: missing, Rest: ended.over})
+	if err != nil {
 		return normalized.Response{}, upstream.NotUsable(err)
 	}
 	return response, nil
 }
 
-func (a *Agent) read(output []byte) (normalized.Response, error) {
-	if a.options.Output == OutputText {
-		return spoken(string(output)), nil
-	}
-	if len(strings.TrimSpace(string(output))) == 0 {
+func (a *Agent) read(ended result) (normalized.Response, error) {
+	switch {
+	case ended.over && a.options.Output == OutputText:
+		text := string(ended.stdout)
+		return normalized.Response{Parts: []normalized.Part{normalized.Text(clip.Bytes(text, len(text)-1))}}, nil // whole characters
+	case ended.over: // the start of a document is none
+		return normalized.Response{}, nil
+	case a.options.Output == OutputText:
+		return spoken(string(ended.stdout)), nil
+	case len(bytes.TrimSpace(ended.stdout)) == 0:
 		return normalized.Response{}, errors.New(`the program wrote no answer; {"silent": true} says that this is on purpose`)
 	}
-	return normalized.DecodeResponse(output, a.options.Limits)
+	return normalized.DecodeResponse(ended.stdout, a.options.Limits)
 }
 
 // spoken is the answer that plain text makes.

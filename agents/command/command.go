@@ -162,5 +162,5 @@ func (a *Agent) ask(ctx context.Context, turn agents.Turn) (normalized.Response,
 	if err != nil {
 		return normalized.Response{}, err
 	}
-	return a.answer(ctx, ended.stdout, turn, files)
+	return a.answer(ctx, ended, turn, files)
 }

@@ -245,7 +245,7 @@ func TestAnswers(t *testing.T) {
 		"json":             {OutputJSON, `{"parts":[{"kind":"text","mime":"text/plain","content":"Hi"}]}`, "Hi"},
 		"silent json":      {OutputJSON, `{"silent":true}`, "<silent>"},
 		"nothing":          {OutputJSON, " ", "wrote no answer"},
-		"no json":          {OutputJSON, "Hello", "The agent gave an answer that could not be used."},
+		"no json":          {OutputJSON, "Hello", "The agent gave an answer that could not be used: the document is not JSON at byte 0"},
 		"two documents":    {OutputJSON, `{"silent":true}{"silent":true}`, "could not be used"},
 		"another question": {OutputJSON, `{"in_reply_to":"x","silent":true}`, "in_reply_to"},
 	} {
@@ -307,10 +307,17 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
+// TestOutputIsLimited: a program that writes without end is stopped. What it wrote until then is its answer, and the answer says that there
+// was more.
 func TestOutputIsLimited(t *testing.T) {
-	_, err := ask(t.Context(), playing(t, "endless", func(options *Options) { options.MaxOutputBytes = 100_000 }))
-	if !fault.Of(err).Permanent || !strings.Contains(err.Error(), "more than 100000 bytes") {
-		t.Errorf("error = %v", err)
+	const more = "(The rest of the answer is not shown.)"
+	limited := func(options *Options) { options.MaxOutputBytes = 100_000 }
+	document := func(options *Options) { options.MaxOutputBytes, options.Output = 100_000, OutputJSON }
+	if got := said(t, playing(t, "endless", limited)); got != strings.Repeat("x", 99_999)+"\n\n"+more {
+		t.Errorf("%d bytes: %q", len(got), got[max(0, len(got)-100):])
+	}
+	if got := said(t, playing(t, "endless", document)); got != "(The answer is too large to be shown.)" {
+		t.Errorf("a document: %q", got)
 	}
 }
 
@@ -522,7 +529,7 @@ func FuzzAnswer(f *testing.F) {
 		if text {
 			options.Output = OutputText
 		}
-		response, err := (&Agent{options}).answer(t.Context(), output, agents.Turn{Message: question}, placed{})
+		response, err := (&Agent{options}).answer(t.Context(), result{stdout: output}, agents.Turn{Message: question}, placed{})
 		if err != nil {
 			return
 		}

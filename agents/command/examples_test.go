@@ -41,7 +41,7 @@ func TestGuide(t *testing.T) {
 	if !json.Valid([]byte(shown)) {
 		t.Fatalf("no JSON: %s", shown)
 	}
-	if _, err := (&Agent{Options{}.withDefaults()}).answer(t.Context(), []byte(shown), agents.Turn{Message: agenttest.Messages()["text"]}, placed{}); err != nil {
+	if _, err := (&Agent{Options{}.withDefaults()}).answer(t.Context(), result{stdout: []byte(shown)}, agents.Turn{Message: agenttest.Messages()["text"]}, placed{}); err != nil {
 		t.Errorf("%v\n%s", err, shown)
 	}
 	for _, word := range []string{"INBOX_TURN_ID", "INBOX_ATTEMPT", "INBOX_AGENT", "INBOX_IDEMPOTENCY_KEY", "75", "64 KiB", "examples/command/agent.py", "examples/command/date.sh"} {

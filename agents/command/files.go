@@ -112,22 +112,25 @@ func copyFile(ctx context.Context, files agents.Files, digest, path string) (siz
 const fileScheme = "file:"
 
 // collect keeps the files that the program wrote and that its answer names: parts whose bytes are at file:NAME. An answer in plain text
-// brings all of them, in the order of their names.
-func (p placed) collect(ctx context.Context, files agents.Files, output string, response *normalized.Response) error {
+// brings all of them, in the order of their names, and returns how many have no room in an answer.
+func (p placed) collect(ctx context.Context, files agents.Files, options *Options, response *normalized.Response) (left int, err error) {
 	if p.answer == "" {
-		return nil
+		return 0, nil
 	}
 
 	root, err := os.OpenRoot(p.answer)
 	if err != nil {
-		return unreachable(fmt.Errorf("open the directory of the answer's files: %w", err))
+		return 0, unreachable(fmt.Errorf("open the directory of the answer's files: %w", err))
 	}
 	defer func() { _ = root.Close() }() // it was only read
 
-	if output == OutputText {
+	if options.Output == OutputText {
 		entries, err := fs.ReadDir(root.FS(), ".")
 		if err != nil {
-			return unreachable(fmt.Errorf("list the answer's files: %w", err))
+			return 0, unreachable(fmt.Errorf("list the answer's files: %w", err))
+		}
+		if left = max(0, len(entries)-options.Limits.Parts); left > 0 {
+			entries = entries[:options.Limits.Parts]
 		}
 		for _, entry := range entries {
 			response.Parts = append(response.Parts, normalized.Part{
@@ -144,10 +147,10 @@ func (p placed) collect(ctx context.Context, files agents.Files, output string, 
 			continue
 		}
 		if err := keep(ctx, files, root, name, part); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return nil
+	return left, nil
 }
 
 // named returns the name of the file that a part refers to.
@@ -170,7 +173,7 @@ func typeOf(name string) string {
 	return "application/octet-stream"
 }
 
-// keep moves a file to the store. Nothing outside of the directory is opened, whatever the name or a link says.
+// keep moves a file to the store, and names it in a text if it is larger than a file may be. Nothing outside of the directory is opened, whatever the name or a link says.
 func keep(ctx context.Context, files agents.Files, root *os.Root, name string, part *normalized.Part) error {
 	if info, err := root.Lstat(name); err != nil || !info.Mode().IsRegular() { // opening a pipe would wait for its writer
 		return upstream.NotUsable(errors.Join(fmt.Errorf("%q in the directory of the answer's files is no regular file", name), err))
@@ -185,7 +188,8 @@ func keep(ctx context.Context, files agents.Files, root *os.Root, name string, p
 	digest, size, err := files.Put(ctx, file)
 	switch {
 	case fault.Is(err, fault.TooLarge):
-		return upstream.NotUsable(fmt.Errorf("keep file %q of the answer: %w", name, err))
+		*part = normalized.Text(fmt.Sprintf("(%s is too large to be sent.)", filepath.Base(name)))
+		return nil
 	case err != nil:
 		return unreachable(fmt.Errorf("keep file %q of the answer: %w", name, err))
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -33,8 +34,13 @@ func (s shelf) Open(_ context.Context, digest string) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader(content)), nil
 }
 
+const shelfLimit = 32 << 20 // of one file
+
 func (s shelf) Put(_ context.Context, from io.Reader) (string, int64, error) {
-	content, err := io.ReadAll(from)
+	content, err := io.ReadAll(io.LimitReader(from, shelfLimit+1))
+	if len(content) > shelfLimit {
+		return "", 0, fault.New(fault.TooLarge, "the file is too large")
+	}
 	digest := normalized.Digest(content)
 	s[digest] = string(content)
 	return digest, int64(len(content)), err
@@ -57,6 +63,8 @@ func TestFilesOfAnAnswer(t *testing.T) {
 			OutputText, []string{"text  text/plain here", "file 1.html text/html; charset=utf-8 one", "file 2 application/octet-stream two"}, "",
 		},
 		"alone":        {`printf one > "$INBOX_ANSWER_FILES/1"`, OutputText, []string{"file 1 application/octet-stream one"}, ""},
+		"too large":    {`echo here; head -c 33554433 /dev/zero > "$INBOX_ANSWER_FILES/zero"`, OutputText, []string{"text  text/plain here", "text  text/plain (zero is too large to be sent.)"}, ""},
+		"too many":     {`cd "$INBOX_ANSWER_FILES"; for i in $(seq 100 199); do printf x > $i; done`, OutputText, append(numbered(100, 163), "text  text/plain (37 more parts are not shown.)"), ""},
 		"not there":    {naming("file:none"), OutputJSON, nil, "no regular file"},
 		"a link":       {`ln -s /etc/passwd "$INBOX_ANSWER_FILES/x"; ` + naming("file:x"), OutputJSON, nil, "no regular file"},
 		"a pipe":       {`mkfifo "$INBOX_ANSWER_FILES/x"; ` + naming("file:x"), OutputJSON, nil, "no regular file"},
@@ -104,6 +112,13 @@ func TestFilesOfAnAnswer(t *testing.T) {
 			}
 		})
 	}
+}
+
+func numbered(from, to int) (files []string) {
+	for i := from; i < to; i++ {
+		files = append(files, fmt.Sprintf("file %d application/octet-stream x", i))
+	}
+	return files
 }
 
 func naming(address string) string {

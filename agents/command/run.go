@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"inbox/agents"
-	"inbox/agents/upstream"
 )
 
 // result is what a run left behind.
 type result struct {
 	stdout, stderr []byte
+	over           bool  // the program was stopped, because it wrote more than stdout may have
 	dropped        int64 // bytes of the standard error before those that were kept
 }
 
@@ -64,10 +64,10 @@ func (a *Agent) run(ctx context.Context, turn agents.Turn, input []byte, files p
 	pipes.expire(time.Now().Add(grace))
 	streams.Wait()
 
-	ended := result{stdout: stdout.bytes(), stderr: stderr.bytes(), dropped: stderr.dropped()}
+	ended := result{stdout: stdout.bytes(), stderr: stderr.bytes(), over: stdout.over, dropped: stderr.dropped()}
 	switch {
-	case stdout.over:
-		return ended, upstream.NotUsable(fmt.Errorf("the program wrote more than %d bytes", a.options.MaxOutputBytes))
+	case stdout.over: // what it wrote until then is the answer
+		return ended, nil
 	case err != nil && isNotStarted(err):
 		return ended, notStarted(err)
 	case err != nil:

@@ -13,10 +13,10 @@ type head struct {
 }
 
 func (h *head) Write(piece []byte) (int, error) {
-	if int64(len(h.kept)+len(piece)) > h.limit {
-		h.over = true
+	if free := h.limit - int64(len(h.kept)); int64(len(piece)) > free {
+		h.kept, h.over = append(h.kept, piece[:free]...), true
 		h.full()
-		return 0, errFull
+		return int(free), errFull
 	}
 	h.kept = append(h.kept, piece...)
 	return len(piece), nil

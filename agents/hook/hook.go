@@ -90,7 +90,7 @@ var (
 )
 
 // Ask posts a question and returns the object of the answer. It repeats what may pass (no connection, 429, 5xx) within
-// Options.Timeout. Every error means that there is no answer; a status other than 200 and an answer that is no JSON object of at
+// Options.Timeout. Every error means that there is no answer; a status other than 200 and an answer that is not a JSON object of at
 // most MaxAnswerBytes are such errors.
 func (h *Hook) Ask(ctx context.Context, question Question) (answer map[string]any, err error) {
 	body, err := json.Marshal(question)
@@ -119,12 +119,12 @@ func readAnswer(body io.Reader) (map[string]any, error) {
 
 	given, err := value.Decode(content, value.Limits{Bytes: MaxAnswerBytes, Depth: maxAnswerDepth})
 	if err != nil {
-		return nil, fmt.Errorf("%w: its answer is no JSON: %w", errRefused, err)
+		return nil, fmt.Errorf("%w: its answer is not JSON: %w", errRefused, err)
 	}
 
 	object, is := given.(map[string]any)
 	if !is {
-		return nil, fmt.Errorf("%w: its answer is no JSON object", errRefused)
+		return nil, fmt.Errorf("%w: its answer is not a JSON object", errRefused)
 	}
 	return object, nil
 }

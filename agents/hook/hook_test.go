@@ -82,9 +82,9 @@ func TestAsk(t *testing.T) {
 	}{
 		"an object":  {says(200, `{"action":"proceed"}`), 1, ""},
 		"no content": {says(204, ""), 1, "instead of 200"},
-		"no JSON":    {says(200, "proceed"), 1, "no JSON"},
-		"a list":     {says(200, `["proceed"]`), 1, "no JSON object"},
-		"too deep":   {says(200, strings.Repeat(`{"a":`, 70)+"1"+strings.Repeat("}", 70)), 1, "no JSON"},
+		"no JSON":    {says(200, "proceed"), 1, "not JSON"},
+		"a list":     {says(200, `["proceed"]`), 1, "not a JSON object"},
+		"too deep":   {says(200, strings.Repeat(`{"a":`, 70)+"1"+strings.Repeat("}", 70)), 1, "not JSON"},
 		"too large":  {says(200, `{"a":"`+strings.Repeat("x", hook.MaxAnswerBytes)+`"}`), 1, "over 1 MiB"},
 		"a refusal":  {says(401, "{}"), 1, "401"},
 		"a redirect": {says(302, "{}"), 1, "302"},

@@ -28,7 +28,7 @@ func (a *Agent) Handle(ctx context.Context, turn agents.Turn) iter.Seq2[normaliz
 	return func(yield func(normalized.Delta, error) bool) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		answer := &answer{yield: yield, enough: cancel, limits: a.options.Limits, room: newMeter(a.options.Limits)}
+		answer := &answer{yield: yield, enough: cancel, limits: a.options.Limits, meter: normalized.NewMeter(a.options.Limits)}
 		err := a.answer(ctx, turn, answer)
 		if err != nil && !answer.stopped {
 			yield(normalized.Delta{}, err)
@@ -43,8 +43,8 @@ type job struct {
 	answer    *answer
 	note      *note
 	tools     tool.Declarations
-	names     toolNames
 	executors map[string]Tools
+	forbidden map[string]bool // tools that the sender may not use, by the names that models use
 	pictures  *images
 	system    string
 	marks     marker
@@ -60,9 +60,11 @@ type job struct {
 	hooked    hooked
 
 	budgetsOfRun []*loop.Budget
-	before       records // of calls that ended before the loop of this run
-	resultKept   bool    // agents.Turn.KeepResult has it
+	before       records            // of calls that ended before the loop of this run
+	resultKept   bool               // agents.Turn.KeepResult has it
+	resultBlocks map[string][]Block // files of results of tools, by call
 
+	unkept  bool // tokens were spent that the stored note does not have
 	crammed bool // the conversation could not be shortened: it is not tried again unless the provider refuses it
 }
 
@@ -83,13 +85,14 @@ func (a *Agent) answer(ctx context.Context, turn agents.Turn, answer *answer) er
 	if err != nil {
 		return err
 	}
+	defer j.keepSpent(ctx)
 
 	j.pictures = a.loadFiles(ctx, turn, j.marks, j.note.Shown)
 	j.note.Shown = j.pictures.shown
 	transcript := prompt(turn, j.marks, j.pictures)
 	transcript = append(j.note.shorten(transcript), j.note.Messages...)
 	j.kept = len(transcript)
-	answer.replay(j.note.Messages, j.names)
+	answer.replay(j.note.Messages, j.tools)
 
 	if waits {
 		return j.park(j.note.Waiting)
@@ -127,39 +130,24 @@ func (a *Agent) answer(ctx context.Context, turn agents.Turn, answer *answer) er
 
 // prepare collects the tools that the sender may use.
 func (j *job) prepare(ctx context.Context) error {
-	j.executors = map[string]Tools{}
-	var allowed []*tool.Declaration
-	var rejected []tool.Rejection
-	accepted := 0
-	for _, source := range j.agent.options.Tools {
-		if outside, is := source.(interface{ Outside() bool }); is && outside.Outside() && j.turn.Requests == nil {
-			continue
-		}
-
-		entries, err := source.Declarations(ctx, j.turn)
-		if err != nil {
-			return fmt.Errorf("list tools: %w", err)
-		}
-
-		declared, wrong := tool.Declare(entries)
-		accepted += declared.Len()
-		rejected = append(rejected, wrong...)
-		if source, is := source.(rejecting); is {
-			rejected = append(rejected, source.Rejected()...)
-		}
-
-		for _, declaration := range declared.List() {
-			_, taken := j.executors[declaration.Name()]
-			if !taken && j.action(declaration) != tool.ActionForbidden {
-				j.executors[declaration.Name()] = source
-				allowed = append(allowed, declaration)
-			}
-		}
+	declared, rejected, err := declaredTools(ctx, j.turn, j.agent.options.Tools)
+	if err != nil {
+		return err
 	}
 
-	j.tellRejected(ctx, rejected, accepted)
+	j.executors, j.forbidden = map[string]Tools{}, map[string]bool{}
+	var allowed []*tool.Declaration
+	for _, one := range declared {
+		if j.action(one.Declaration) == tool.ActionForbidden {
+			j.forbidden[one.SafeName()] = true
+			continue
+		}
+		j.executors[one.Name()] = one.source
+		allowed = append(allowed, one.Declaration)
+	}
+
+	j.tellRejected(ctx, rejected, len(declared))
 	j.tools = j.visible(allowed)
-	j.names = newToolNames(j.tools)
 	return nil
 }
 

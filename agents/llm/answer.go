@@ -6,14 +6,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/value"
-	"inbox/internal/clip"
 	"inbox/normalized"
 )
 
@@ -131,35 +132,13 @@ func (r *eventReader) line() error {
 // maxToolParts is how many tool calls an answer shows: a few parts stay free for what it says.
 const maxToolParts = 56
 
-// meter is what an answer may still hold. Writers ask it before they add, the stream and the final response alike, so that
-// a run whose tools ran never fails because its answer is too large (message contract, section 1).
-type meter struct {
-	parts, texts, tools int // parts, bytes of texts and bytes of tool calls that are free
-}
-
-func newMeter(limits normalized.Limits) meter {
-	if limits == (normalized.Limits{}) {
-		limits = normalized.DefaultLimits()
-	}
-	return meter{parts: min(limits.Parts, maxToolParts), texts: limits.Text, tools: limits.Document / 2}
-}
-
-// take uses some of what is free, or nothing where that is not enough.
-func take(free *int, wanted int) bool {
-	if wanted > *free {
-		return false
-	}
-	*free -= wanted
-	return true
-}
-
 // answer streams what grows, and knows what the fold of it is so far.
 type answer struct {
 	yield   func(normalized.Delta, error) bool
 	enough  context.CancelCauseFunc
 	limits  normalized.Limits
-	room    meter
-	stopped bool // no more is wanted: yield must not be called again
+	meter   normalized.Meter // of what is in the stream
+	stopped bool             // no more is wanted: yield must not be called again
 
 	parts   []normalized.Part
 	open    bool // the last part is a text that grows
@@ -192,16 +171,16 @@ func (a *answer) text(piece string) {
 		a.open = true
 		a.buffer.Reset()
 		a.parts = append(a.parts, normalized.Markdown(""))
-		a.unbegun = !take(&a.room.parts, 1)
+		begun := normalized.Markdown("")
+		a.unbegun = !a.meter.Part(&begun)
 		a.muted = a.unbegun
 		if !a.unbegun {
-			begun := normalized.Markdown("")
 			a.emit(normalized.Delta{Kind: normalized.DeltaPartBegin, Part: &begun})
 		}
 	}
 
 	a.buffer.WriteString(piece)
-	if a.muted || a.buffer.Len() > a.limits.TextPart || !take(&a.room.texts, len(piece)) {
+	if a.muted || a.meter.Text(piece) != piece {
 		a.muted, a.hidden = true, true
 		return
 	}
@@ -222,6 +201,9 @@ func (a *answer) end() {
 // begin shows a tool call. Parameters are those that may be shown.
 func (a *answer) begin(id, name string, parameters any) {
 	a.end()
+	if !a.writable(name) {
+		name = ToolName(name)
+	}
 	if _, again := a.calls[id]; again || a.left[id] {
 		return
 	}
@@ -240,11 +222,16 @@ func (a *answer) begin(id, name string, parameters any) {
 	part := normalized.Part{Kind: normalized.PartToolCall, ID: id, Name: name, Args: a.bounded(parameters)}
 	a.calls[id] = len(a.parts)
 	a.parts = append(a.parts, part)
-	if !take(&a.room.parts, 1) {
+	if !a.meter.Part(&part) {
 		a.unseen[id], a.hidden = true, true
 		return
 	}
 	a.emit(normalized.Delta{Kind: normalized.DeltaToolCallStart, Part: &part})
+}
+
+// writable reports whether an answer may have a tool call of this name. A model may write any name.
+func (a *answer) writable(name string) bool {
+	return len(name) <= a.limits.Name && utf8.ValidString(name) && strings.IndexFunc(name, unicode.IsControl) < 0
 }
 
 // finish shows the outcome of a tool call, without what looks like a secret.
@@ -274,10 +261,7 @@ func (a *answer) cited(result map[string]any) json.RawMessage {
 	if len(citations) == 0 {
 		return nil
 	}
-	if text := value.EncodeText(map[string]any{tool.CitationsKey: citations}); len(text) <= a.limits.ToolJSON && take(&a.room.tools, len(text)) {
-		return json.RawMessage(text)
-	}
-	return nil
+	return a.bounded(map[string]any{tool.CitationsKey: citations})
 }
 
 // citationsOf are the citations of a normalized result. The metadata of one that came from a store may be of any form.
@@ -295,11 +279,7 @@ func marked(object map[string]any, name string) bool {
 
 // bounded writes a value that fits into a tool call.
 func (a *answer) bounded(given any) json.RawMessage {
-	text := value.EncodeText(given)
-	if len(text) > a.limits.ToolJSON || !take(&a.room.tools, len(text)) {
-		text = value.EncodeText(map[string]any{"truncated": true, "original_bytes": len(text)})
-	}
-	return json.RawMessage(text)
+	return a.meter.JSON(json.RawMessage(value.EncodeText(given)))
 }
 
 func firstRunes(text string, most int) string {
@@ -314,11 +294,11 @@ func firstRunes(text string, most int) string {
 }
 
 // replay shows the calls of an earlier run of the same turn.
-func (a *answer) replay(transcript []envelope.Envelope, names toolNames) {
+func (a *answer) replay(transcript []envelope.Envelope, tools tool.Declarations) {
 	for _, message := range transcript {
 		switch message.Type {
 		case envelope.TypeToolCall:
-			a.begin(message.ToolCallID(), names.set.Resolve(message.ToolName()), message.Payload["parameters"])
+			a.begin(message.ToolCallID(), tools.Resolve(message.ToolName()), message.Payload["parameters"])
 		case envelope.TypeToolResult:
 			if message.Payload["status"] == nil {
 				a.finish(message.ToolCallID(), message.Payload)
@@ -343,7 +323,7 @@ func (a *answer) close(response normalized.Response, text string) {
 
 	var said []normalized.Part
 	if text != "" {
-		said = append(said, normalized.Markdown(a.clipped(text)))
+		said = append(said, normalized.Markdown(text))
 	}
 	said = append(said, response.Parts...)
 
@@ -353,38 +333,9 @@ func (a *answer) close(response normalized.Response, text string) {
 		return
 	}
 
-	response.Parts = append(a.fitting(wanted, len(said)), said...)
+	response.Parts = slices.Concat(wanted, said)
+	response = response.Fit(a.limits, normalized.Left{Calls: len(a.left)})
 	a.emit(normalized.Delta{Kind: normalized.DeltaResponse, Response: &response})
-}
-
-// fitting returns the tool calls for which there is room beside the other parts, and says how many there are more.
-func (a *answer) fitting(calls []normalized.Part, others int) []normalized.Part {
-	most := max(0, a.limits.Parts-others)
-	missing := len(a.left)
-	if len(calls)+min(missing, 1) > most {
-		kept := max(0, most-1)
-		missing += len(calls) - kept
-		calls = calls[:kept]
-	}
-	if missing == 0 || most == 0 {
-		return calls
-	}
-
-	line := fmt.Sprintf("(%d more tool calls are not shown.)", missing)
-	if missing == 1 {
-		line = "(One more tool call is not shown.)"
-	}
-	return append(calls, normalized.Text(line))
-}
-
-// clipped returns as much of a text as a part may hold, and says how much is missing.
-func (a *answer) clipped(text string) string {
-	if len(text) <= a.limits.TextPart {
-		return text
-	}
-	const line = 64 // bytes of the sentence at the end
-	kept := clip.Bytes(text, max(0, a.limits.TextPart-line))
-	return kept + fmt.Sprintf("\n\n(%d more bytes are not shown.)", len(text)-len(kept))
 }
 
 // sameTexts reports whether the one text that was streamed is the wanted one and stands last.

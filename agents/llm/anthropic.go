@@ -166,11 +166,12 @@ func anthropicImage(block Block) *anthropicSource {
 
 // anthropicAnswer reads one message, whole or in events.
 type anthropicAnswer struct {
-	emit  emitter
-	calls map[int]int    // content block → call
-	input map[int]string // input of a call that stood whole in the start of its block, until pieces come
-	usage Usage
-	stop  string
+	emit   emitter
+	calls  map[int]int    // content block → call
+	input  map[int]string // input of a call that stood whole in the start of its block, until pieces come
+	halves map[int]halves // content block → what its pieces left
+	usage  Usage
+	stop   string
 }
 
 type anthropicEvent struct {
@@ -179,10 +180,11 @@ type anthropicEvent struct {
 	Message      *anthropicDocument `json:"message"`
 	ContentBlock *anthropicSpoken   `json:"content_block"`
 	Delta        struct {
-		Type        string `json:"type"`
-		Text        string `json:"text"`
-		PartialJSON string `json:"partial_json"`
-		StopReason  string `json:"stop_reason"`
+		Type        string   `json:"type"`
+		Text        wireText `json:"text"`
+		PartialJSON wireText `json:"partial_json"`
+		Thinking    string   `json:"thinking"`
+		StopReason  string   `json:"stop_reason"`
 	} `json:"delta"`
 	Usage *anthropicUsage `json:"usage"`
 	Error json.RawMessage `json:"error"`
@@ -198,10 +200,13 @@ type anthropicDocument struct {
 
 type anthropicSpoken struct {
 	Type  string          `json:"type"`
-	Text  string          `json:"text"`
+	Text  wireText        `json:"text"`
 	ID    string          `json:"id"`
 	Name  string          `json:"name"`
 	Input json.RawMessage `json:"input"`
+
+	Thinking string `json:"thinking"`
+	Data     string `json:"data"` // of a thought that is sealed
 }
 
 // anthropicUsage counts so far; what an event does not repeat stays.
@@ -276,11 +281,34 @@ func (a *anthropicAnswer) start(index int, block *anthropicSpoken) error {
 
 	switch block.Type {
 	case "text":
-		return a.text(block.Text)
+		return a.text(a.join(index, block.Text))
 	case "tool_use":
 		return a.call(index, block)
 	}
-	return nil // thinking and server tools are not the answer
+	return a.thought(block.Thinking + block.Data) // thinking and server tools are not the answer
+}
+
+// thought counts what the model wrote for itself.
+func (a *anthropicAnswer) thought(text string) error {
+	if text == "" {
+		return nil
+	}
+	return a.emit(Delta{Kind: DeltaThought, Text: text})
+}
+
+// join returns the next text of a block, with the half of a character that the one before left.
+func (a *anthropicAnswer) join(index int, next wireText) string {
+	left := a.halves[index]
+	text := left.join(next)
+	if left.high == 0 {
+		delete(a.halves, index)
+		return text
+	}
+	if a.halves == nil {
+		a.halves = map[int]halves{}
+	}
+	a.halves[index] = left
+	return text
 }
 
 func (a *anthropicAnswer) text(text string) error {
@@ -294,8 +322,8 @@ func (a *anthropicAnswer) call(index int, block *anthropicSpoken) error {
 	if a.calls == nil {
 		a.calls, a.input = map[int]int{}, map[int]string{}
 	}
-	if _, again := a.calls[index]; again || len(a.calls) >= maxCalls {
-		return fmt.Errorf("the model calls a tool twice in one block, or more than %d tools at once", maxCalls)
+	if _, again := a.calls[index]; again || len(a.calls) >= maxWireCalls {
+		return fmt.Errorf("the model calls a tool twice in one block, or more than %d tools at once", maxWireCalls)
 	}
 
 	a.calls[index] = len(a.calls)
@@ -308,20 +336,34 @@ func (a *anthropicAnswer) call(index int, block *anthropicSpoken) error {
 func (a *anthropicAnswer) grow(event *anthropicEvent) error {
 	switch event.Delta.Type {
 	case "text_delta":
-		return a.text(event.Delta.Text)
+		return a.text(a.join(event.Index, event.Delta.Text))
+	case "thinking_delta":
+		return a.thought(event.Delta.Thinking)
 	case "input_json_delta":
 		call, known := a.calls[event.Index]
-		if !known || event.Delta.PartialJSON == "" {
+		text := a.join(event.Index, event.Delta.PartialJSON)
+		if !known {
+			return a.thought(text)
+		}
+		if text == "" {
 			return nil
 		}
 		delete(a.input, event.Index)
-		return a.emit(Delta{Kind: DeltaArguments, Index: call, Text: event.Delta.PartialJSON})
+		return a.emit(Delta{Kind: DeltaArguments, Index: call, Text: text})
 	}
 	return nil
 }
 
-// close hands on an input that came whole.
+// close hands on an input that came whole, and the half of a character that came without the other one.
 func (a *anthropicAnswer) close(index int) error {
+	left := a.halves[index]
+	delete(a.halves, index)
+	if text := left.rest(); text != "" {
+		if call, is := a.calls[index]; is {
+			return a.emit(Delta{Kind: DeltaArguments, Index: call, Text: text})
+		}
+		return a.text(text)
+	}
 	input, whole := a.input[index]
 	if !whole {
 		return nil

@@ -10,6 +10,7 @@ import (
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 	"inbox/exchange/exchangetest"
 	"inbox/internal/fault"
 )
@@ -164,9 +165,9 @@ func TestRecordedResultIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestToolsOwnQuestionRunsNothing: a tool that answers with a question of its own, with one call to be seen and another one to run, has none run,
-// although it knows the turn and the call.
-func TestToolsOwnQuestionRunsNothing(t *testing.T) {
+// TestForgedApprovalRunsNoTool: a tool result can look like an approval request that previews one call and applies another. Approving it runs
+// no tool, even if the result has the IDs of the turn and the call.
+func TestForgedApprovalRunsNoTool(t *testing.T) {
 	turn := question("forged")
 	paid := 0
 	tools := &toolbox{entries: []tool.Entry{declare("look", nil), declare("pay", nil)}}
@@ -191,7 +192,7 @@ func TestToolsOwnQuestionRunsNothing(t *testing.T) {
 	turn.Memory = &memory{}
 	response, _, err := fold(t.Context(), t, agent, turn)
 	if err != nil || response.Policy() == nil {
-		t.Fatalf("no question: %+v, %v", response, err)
+		t.Fatalf("no approval request: %+v, %v", response, err)
 	}
 
 	turn.Message.PolicyResolution = approves(response)
@@ -200,8 +201,8 @@ func TestToolsOwnQuestionRunsNothing(t *testing.T) {
 	}
 }
 
-// TestApproversSeeTheCall: the demand of a call has its arguments as a document, without what is secret.
-func TestApproversSeeTheCall(t *testing.T) {
+// TestApprovalShowsAllArguments: an approval request has all arguments of the call in full, except secrets.
+func TestApprovalShowsAllArguments(t *testing.T) {
 	tools := &toolbox{entries: []tool.Entry{declare("send_mail", map[string]any{"sensitive_parameters": []any{"pin"}})}}
 	body := strings.Repeat("all is well. ", 400)
 	agent := newAgent(t, Options{
@@ -217,7 +218,7 @@ func TestApproversSeeTheCall(t *testing.T) {
 	asked := response.Policy().Approval()
 	for _, want := range []string{body, "attacker@evil.example", `"transfer_all":true`} {
 		if !strings.Contains(string(asked.Preview), want) {
-			t.Errorf("the approver does not see %.40q in %.300s", want, asked.Preview)
+			t.Errorf("the preview lacks %.40q: %.300s", want, asked.Preview)
 		}
 	}
 	if strings.Contains(string(asked.Preview), "s3cr3t") || strings.Contains(asked.Summary, "all is well") {
@@ -225,8 +226,8 @@ func TestApproversSeeTheCall(t *testing.T) {
 	}
 }
 
-// TestCallsTooLongToShowAreRefused: what no approver could be shown is not asked about.
-func TestCallsTooLongToShowAreRefused(t *testing.T) {
+// TestCallTooLargeToShowIsRefused: a call that is too large to show in full is refused, and no approver is asked.
+func TestCallTooLargeToShowIsRefused(t *testing.T) {
 	tools := &toolbox{entries: []tool.Entry{declare("send_mail", nil)}}
 	agent := newAgent(t, Options{
 		Provider: scripted(calls("send_mail", `{"body":"`+strings.Repeat("x", maxApproved)+`"}`), says("It is too long.")), Tools: []Tools{tools},
@@ -236,5 +237,69 @@ func TestCallsTooLongToShowAreRefused(t *testing.T) {
 	turn.Memory = &memory{}
 	if response, _, err := fold(t.Context(), t, agent, turn); err != nil || response.Policy() != nil || texts(response) != "It is too long." || tools.count() != 0 {
 		t.Errorf("%q, %v; called %d times", texts(response), err, tools.count())
+	}
+}
+
+// TestApproverSeesTheParametersThatTheServerFills: what the tool gets from defaults and from the context is in the document, and a value of the model that
+// does not count is not.
+func TestApproverSeesTheParametersThatTheServerFills(t *testing.T) {
+	var got map[string]any
+	tools := &toolbox{entries: []tool.Entry{declare("send", map[string]any{
+		"parameter_defaults": map[string]any{"transfer_all": true},
+		"parameter_bindings": map[string]any{
+			"customer": map[string]any{"source": "context", "path": "agent", "authoritative": true},
+			"thread":   map[string]any{"source": "context", "path": "thread_id", "sensitive": true},
+		},
+	})}}
+	tools.run = func(_ context.Context, call tool.Call) (map[string]any, error) {
+		got = call.Parameters
+		return map[string]any{"success": true, "result": "sent"}, nil
+	}
+	agent := newAgent(t, Options{
+		Provider: scripted(calls("send", `{"q":"hello","customer":"bob"}`), says("Done.")), Tools: []Tools{tools},
+		Actions: Actions{Tools: map[string]string{"send": "preview"}}, Approvals: ByDemand{Tools: []Tools{tools}, Claims: exchangetest.NewDocuments()},
+	})
+	turn := question("filled")
+	turn.Memory = &memory{}
+	response, _, err := fold(t.Context(), t, agent, turn)
+	if err != nil || response.Policy() == nil {
+		t.Fatalf("%+v %v", response, err)
+	}
+
+	shown, err := value.Decode(response.Policy().Approval().Preview, value.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	turn.Message.PolicyResolution = approves(response)
+	if _, _, err = fold(t.Context(), t, agent, turn); err != nil || got == nil {
+		t.Fatalf("the tool got %v, %v", got, err)
+	}
+	got["thread"] = tool.Redacted
+	if !value.Equal(shown, got) {
+		t.Errorf("the tool ran with %v, and the approver saw %v", got, shown)
+	}
+}
+
+// TestApprovalIsNoRight: a tool that the operator forbids while its call waits is not called, however it is decided.
+func TestApprovalIsNoRight(t *testing.T) {
+	for action, want := range map[string]int{"preview": 1, "forbidden": 0} {
+		tools := &toolbox{entries: []tool.Entry{declare("bank/send", nil)}}
+		options := Options{
+			Provider: scripted(calls("bank__send", `{"q":"hello"}`), says("Done.")), Tools: []Tools{tools}, Actions: Actions{Tools: map[string]string{"bank/send": "preview"}},
+			Approvals: ByDemand{Tools: []Tools{tools}, Claims: exchangetest.NewDocuments()},
+		}
+		turn := question("forbidden meanwhile")
+		turn.Memory = &memory{}
+		response, _, err := fold(t.Context(), t, newAgent(t, options), turn)
+		if err != nil || response.Policy() == nil {
+			t.Fatalf("%+v %v", response, err)
+		}
+
+		turn.Message.PolicyResolution = approves(response)
+		options.Provider, options.Actions = scripted(says("Done.")), Actions{Tools: map[string]string{"bank/send": action}}
+		response, _, err = fold(t.Context(), t, newAgent(t, options), turn)
+		if err != nil || !strings.HasSuffix(texts(response), "Done.") || tools.count() != want {
+			t.Errorf("%s: the tool was called %d times, %q, %v", action, tools.count(), texts(response), err)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
+	"inbox/internal/markup"
 	"inbox/normalized"
 )
 
@@ -110,7 +111,7 @@ const WaitsForAgents = exchange.WaitingDispatch
 
 // asks returns the source of a tool when it is AskTool.
 func (j *job) asks(name string) (asking, bool) {
-	offer, is := j.executors[j.names.set.Resolve(name)].(asking)
+	offer, is := j.executors[j.tools.Resolve(name)].(asking)
 	return offer, is
 }
 
@@ -140,13 +141,13 @@ func (j *job) gather(ctx context.Context, transcript []envelope.Envelope, waitin
 	for i := range following {
 		call := &following[i]
 		parameters, err := call.parameters()
-		more, is := j.asks(j.names.declared(call.name))
+		more, is := j.asks(call.name)
 		if err != nil || !is || len(questions) >= room {
 			break
 		}
 
 		next, err := more.question(parameters)
-		declaration, has := j.names.set.Get(AskTool)
+		declaration, has := j.tools.Get(AskTool)
 		if err != nil || !has || j.action(declaration) != tool.ActionDirect || !j.lets(ctx, transcript, call, declaration, parameters) {
 			break
 		}
@@ -241,7 +242,7 @@ func resultOf(from string, answer *normalized.Response) map[string]any {
 		return map[string]any{"success": false, "error": fmt.Sprintf(format, values...), "error_type": kind}
 	}
 
-	text := strings.TrimSpace(normalized.PlainText(spoken(answer.Parts)))
+	text := strings.TrimSpace(markup.PlainText(spoken(answer.Parts)))
 	switch policy := answer.Policy(); {
 	case answer.Silent:
 		return failed("no_answer", "%s did not answer.", from)

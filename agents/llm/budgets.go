@@ -73,6 +73,18 @@ func (j *job) measure() {
 	}
 }
 
+// exceededBy returns the name of the budget that the run exceeds with more of the model's usage than is counted; empty = none.
+func (j *job) exceededBy(more Usage) string {
+	total, _ := value.Integer(j.note.Usage["total_tokens"])
+	switch {
+	case j.tokens != nil && total+more.Input+more.Output >= int64(j.tokens.Ceiling()):
+		return loop.BudgetTokens
+	case j.cost != nil && int(math.Ceil((j.agent.options.Price.of(j.note.Usage)+j.agent.options.Price.of(more.tokens()))*costUnits)) >= j.cost.Ceiling():
+		return loop.BudgetCost
+	}
+	return ""
+}
+
 // spentOut reports whether a budget ran out that one more call of the model would exceed further.
 func spentOut(budget string) bool {
 	return budget == loop.BudgetWallClock || budget == loop.BudgetTokens || budget == loop.BudgetCost

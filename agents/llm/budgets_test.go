@@ -46,7 +46,7 @@ func TestBudgetsCountEarlierRuns(t *testing.T) {
 	store := &memory{}
 	turn := question("twice")
 	turn.Memory = store
-	options := Options{Tools: []Tools{tools}, Budgets: Budgets{Tokens: 60, Tools: map[string]int{"find": 3}}}
+	options := Options{Tools: []Tools{tools}, Budgets: Budgets{Tokens: 6000, Tools: map[string]int{"find": 3}}}
 	options.Provider = scripted(calls("find", `{}`), calls("find", `{"q":"2"}`), []Delta{{Kind: DeltaToolCall, Index: 7}})
 	if _, _, err := fold(t.Context(), t, newAgent(t, options), turn); err == nil {
 		t.Fatal("a broken answer did not end the run")

@@ -3,10 +3,12 @@ package llm
 import (
 	"math"
 	"mime"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
+	"inbox/internal/filetype"
 	"inbox/normalized"
 )
 
@@ -19,6 +21,8 @@ const (
 	noForm    = "a file of this type is not shown"
 	noFetch   = "at an address, from which only pictures are read"
 	noRoom    = "left out, because newer files take its room"
+
+	noMoreRoom = "left out, because the files before it take all room"
 )
 
 // Kinds of files that a model reads.
@@ -27,20 +31,20 @@ const (
 	partPicture = "picture"
 )
 
-// room is how many files of a kind are shown. The history has its own, so that the files of a new message do not change what stands before
-// them; both together are bounded by what providers take.
-type room struct{ history, all load }
+// quota limits the files of one kind in a request. Files of the history have a limit of their own: if new files could displace them, every
+// request would begin differently and the provider's cache would not apply. The limit of the whole request is what providers accept.
+type quota struct{ history, request amount }
 
-type load struct{ count, bytes int }
+type amount struct{ count, bytes int }
 
-func (l load) holds(other load) bool { return other.count <= l.count && other.bytes <= l.bytes }
+func (a amount) covers(other amount) bool { return other.count <= a.count && other.bytes <= a.bytes }
 
-var rooms = map[string]room{
-	partPicture: {history: load{12, 10 << 20}, all: load{maxImages, maxImagesSum}},
-	partText:    {history: load{64, 128 << 10}, all: load{128, maxTextFiles}},
+var quotas = map[string]quota{
+	partPicture: {history: amount{12, 10 << 20}, request: amount{maxImages, maxImagesSum}},
+	partText:    {history: amount{64, 128 << 10}, request: amount{128, maxTextFiles}},
 }
 
-// What a file of unknown size counts: a picture at an address has one after it was fetched.
+// Assumed sizes of files whose size is unknown, such as pictures that are not fetched yet.
 const (
 	unknownPicture = 1 << 20
 	unknownText    = 16 << 10
@@ -60,7 +64,7 @@ type file struct {
 	why   string // it is not shown; empty = it is
 }
 
-// about names the file in one short line.
+// about returns the name and the size of the file in one short line.
 func (f *file) about() string {
 	name := strings.Trim(quote(f.part.Name), `"`)
 	if name == "" {
@@ -70,6 +74,18 @@ func (f *file) about() string {
 		name += ", " + sizeText(size)
 	}
 	return name
+}
+
+// named returns the name of the file, or the path of its address.
+func (f *file) named() string {
+	if f.part.Name != "" || !f.fetched() {
+		return f.part.Name
+	}
+	address, err := url.Parse(f.part.BytesRef.URL)
+	if err != nil {
+		return ""
+	}
+	return address.Path
 }
 
 func (f *file) fetched() bool { return f.part.BytesRef.Kind == normalized.BytesURL }
@@ -84,7 +100,7 @@ func sizeText(size int) string {
 	return strconv.Itoa(size) + " bytes"
 }
 
-// filesOf lists the files of a message and its history, oldest first, and says which group is that of the message.
+// filesOf returns the files of the history and the message, oldest first, and the group of the message.
 func filesOf(message *normalized.Message, marks marker) (files []file, group int) {
 	for i := range message.History {
 		turn := &message.History[i]
@@ -108,7 +124,7 @@ func filesOf(message *normalized.Message, marks marker) (files []file, group int
 	return append(files, request.each(message.Parts)...), group
 }
 
-// each returns the files of parts, with what they share.
+// each returns a file for each file part, with the fields of f.
 func (f file) each(parts []normalized.Part) (files []file) {
 	for i := range parts {
 		part := &parts[i]
@@ -122,7 +138,7 @@ func (f file) each(parts []normalized.Part) (files []file) {
 	return files
 }
 
-// nameOf names contents the same way in a message and later in its history, where no bytes are inline.
+// nameOf returns a name for the contents that is the same in a message and in the history, where no bytes are inline.
 func nameOf(ref *normalized.BytesRef) string {
 	switch ref.Kind {
 	case normalized.BytesInline:
@@ -134,12 +150,12 @@ func nameOf(ref *normalized.BytesRef) string {
 	return ref.URL
 }
 
-// classify says what can be shown by what the message says about the file.
+// classify sets the kind and the size of the file, or why it cannot be shown, from what the message says about it.
 func (f *file) classify() {
 	f.size, f.why = int(f.part.Size), "" // not the length of inline bytes: what is chosen is the same when they are not inline any more
-	mediaType, _, _ := mime.ParseMediaType(f.part.MIME)
+	mediaType, _, _ := mime.ParseMediaType(filetype.Of(f.part.MIME, f.named(), nil))
 	switch {
-	case isText(f.part):
+	case isText(mediaType):
 		f.kind = partText
 		if f.size > maxTextFile {
 			f.why = tooLarge
@@ -148,7 +164,7 @@ func (f *file) classify() {
 		} else if f.size == 0 {
 			f.size = unknownText
 		}
-	case f.part.MIME == "" || slices.Contains(imageTypes, mediaType):
+	case f.part.MIME == "" || slices.Contains(imageTypes, mediaType) || slices.Contains(otherNames, mediaType):
 		f.kind = partPicture
 		if f.size > maxImageBytes {
 			f.why = tooLarge
@@ -160,13 +176,13 @@ func (f *file) classify() {
 	}
 }
 
-// choose says of each file why it is not shown. The oldest go first, and several at once, so that what is shown stays the same from turn to
-// turn in between: whether they go depends on the questions before them and on no later one. A request with many files takes the room of
-// older ones for this turn alone. What goes with the next question is known already: stays is the last turn of the history before that.
-// before are the keys of what an earlier run chose.
+// choose selects the files to show and sets the reason for every other file. It drops old files first and several at once, so that most
+// turns show the same files as the turn before and the provider's cache applies. Files of the history are dropped only because of the
+// questions up to theirs; a message with many files displaces older ones for one turn. before has the keys that an earlier run of the
+// turn selected, which are selected again. stays is the last turn of the history before the first file that the next question drops.
 func choose(files []file, request int, before []string) (stays int) {
 	stays = math.MaxInt
-	for kind, room := range rooms {
+	for kind, quota := range quotas {
 		var list []*file
 		for i := range files {
 			if files[i].kind == kind && files[i].why == "" {
@@ -174,8 +190,8 @@ func choose(files []file, request int, before []string) (stays int) {
 			}
 		}
 
-		from, next := room.settled(list, request), room.settled(list, request+1)
-		for !room.all.holds(loadOf(list[from:])) {
+		from, next := quota.firstShown(list, request), quota.firstShown(list, request+1)
+		for !quota.request.covers(total(list[from:])) {
 			from++
 		}
 
@@ -195,29 +211,29 @@ func choose(files []file, request int, before []string) (stays int) {
 	return stays
 }
 
-// settled returns the first file that is shown when the questions before the group are history.
-func (r room) settled(files []*file, group int) (from int) {
-	half := load{r.history.count / 2, r.history.bytes / 2}
+// firstShown returns the index of the oldest file that is shown when all questions before the group are history.
+func (q quota) firstShown(files []*file, group int) (from int) {
+	half := amount{q.history.count / 2, q.history.bytes / 2}
 	for at := 0; at < len(files) && files[at].group < group; {
 		begin := at
 		for at < len(files) && files[at].group == files[begin].group {
 			at++
 		}
-		if r.history.holds(loadOf(files[from:at])) {
+		if q.history.covers(total(files[from:at])) {
 			continue
 		}
 
-		for from < begin && !half.holds(loadOf(files[from:at])) {
+		for from < begin && !half.covers(total(files[from:at])) {
 			from++
 		}
-		for !r.history.holds(loadOf(files[from:at])) {
+		for !q.history.covers(total(files[from:at])) {
 			from++
 		}
 	}
 	return from
 }
 
-func loadOf(files []*file) (sum load) {
+func total(files []*file) (sum amount) {
 	for _, one := range files {
 		sum.count, sum.bytes = sum.count+1, sum.bytes+one.size
 	}

@@ -206,12 +206,13 @@ func (*endlessReader) Read(into []byte) (int, error) {
 
 func TestRepliesAreBounded(t *testing.T) {
 	collected := &reply{}
-	var err error
-	for range maxTextBytes/1024 + 1 {
-		err = errors.Join(err, collected.add(Delta{Kind: DeltaText, Text: strings.Repeat("a", 1024)}))
+	for range maxTextBytes/1024 + 2 {
+		if err := collected.add(Delta{Kind: DeltaText, Text: strings.Repeat("a", 1024)}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err == nil {
-		t.Error("an answer over the limit was taken")
+	if text := collected.content(); len(text) > 1<<20 || !strings.HasSuffix(text, "aa\n\n(1280 more bytes are not shown.)") {
+		t.Errorf("%d bytes end with %q", len(text), text[len(text)-50:])
 	}
 	for _, bad := range []Delta{{Kind: DeltaToolCall, Index: 1}, {Kind: DeltaToolCall, Index: -1}, {Kind: DeltaArguments, Index: 0}} {
 		if (&reply{}).add(bad) == nil {

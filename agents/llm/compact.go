@@ -91,7 +91,7 @@ func bytesOf(message *envelope.Envelope) int {
 	}
 	list, several := message.Content.([]any)
 	if !several {
-		return len(message.Text())
+		return len(message.Text()) + bytesOfFiles(message)
 	}
 
 	size := 0
@@ -99,6 +99,16 @@ func bytesOf(message *envelope.Envelope) int {
 		block := value.Assoc(item)
 		file, _ := value.Integer(block["bytes"])
 		size += len(value.Text(block["text"])) + int(file)
+	}
+	return size
+}
+
+// bytesOfFiles counts the text files that came with the result of a tool.
+func bytesOfFiles(message *envelope.Envelope) (size int) {
+	for _, file := range (file{}).each(filesOfResult(message)) {
+		if file.kind == partText && file.why == "" {
+			size += file.size
+		}
 	}
 	return size
 }
@@ -287,7 +297,7 @@ func (s *summarizer) Summarize(ctx context.Context, head []envelope.Envelope, _ 
 	}
 
 	summary := ""
-	pieces, left := bounded(s.job.marks.inPieces(s.job.pictures.inlined(head), max(1<<10, s.limit/2)))
+	pieces, left := bounded(s.job.marks.inPieces(s.job.inlined(ctx, head), max(1<<10, s.limit/2)))
 	for _, piece := range pieces {
 		next, err := s.once(ctx, summary, piece)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"inbox/agents"
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -182,6 +183,63 @@ func TestLongRunIsSummarized(t *testing.T) {
 	if len(again) != 1 || !strings.Contains(allOf(again[0]), "SUMMARY") {
 		t.Errorf("the second run asked %d times (the first %d): %s", len(again), models, allOf(again[0]))
 	}
+}
+
+// TestMessagesWithAPictureAreSummarized asks that summaries and archives contain the words of a message with a picture, and that a message
+// that is not summarized keeps its picture, also in the next run of the turn.
+func TestMessagesWithAPictureAreSummarized(t *testing.T) {
+	var asked []Request
+	kept, files := &cellar{}, &grown{files: shelf{}}
+	tools := &toolbox{entries: []tool.Entry{declare("pay", map[string]any{"action_policy": "preview"})}}
+	decides := &owner{}
+	agent := newAgent(t, Options{
+		Provider: narrow(1<<20, &asked, calls("pay", "{}"), says("Paid.")), Tools: []Tools{tools}, Approvals: decides, Files: files.files,
+		Compaction: &Compaction{Threshold: 20 << 10, Keep: 4, Archive: kept},
+	})
+	turn := talked("pictures", 40, 1000)
+	for _, at := range []int{0, 38} {
+		history := &turn.Message.History[at]
+		history.Parts = append(history.Parts, files.stored("a.png", "image/png", append(tinyPNG(t), byte(at))))
+	}
+	check := func(final Request) {
+		t.Helper()
+		pictures := 0
+		for _, message := range final.Messages {
+			words := ""
+			for _, block := range message.Blocks {
+				words += block.Text
+				if block.Kind == BlockImage {
+					pictures++
+					if !strings.Contains(words, "turn 38 ") {
+						t.Errorf("the picture is after %.300q", words)
+					}
+				}
+			}
+		}
+		if pictures != 1 || !strings.Contains(allOf(final), "SUMMARY") || strings.Contains(allOf(final), "turn 0 ") {
+			t.Errorf("%d pictures in %.500s", pictures, allOf(final))
+		}
+	}
+
+	if response, _, err := fold(t.Context(), t, agent, turn); err != nil || response.Policy() == nil {
+		t.Fatalf("%+v, %v", response, err)
+	}
+	if !strings.Contains(allOf(asked[0]), "turn 0 ") || len(kept.kept) != 1 {
+		t.Errorf("what is summarized begins with %.300s", allOf(asked[0]))
+	}
+	for _, items := range kept.kept {
+		if archived := value.EncodeText(envelope.Values(items[:1])); !strings.Contains(archived, "turn 0 ") {
+			t.Errorf("the archive begins with %.300s", archived)
+		}
+	}
+	check(asked[len(asked)-1])
+
+	count := len(asked)
+	decides.verdict = map[string]any{"success": true, "result": "paid"}
+	if response, _, err := fold(t.Context(), t, agent, turn); err != nil || texts(response) != "Paid." || len(asked) != count+1 {
+		t.Fatalf("%q, %v, asked %d times", texts(response), err, len(asked)-count)
+	}
+	check(asked[count])
 }
 
 func TestSummaryOfHistoryIsRemembered(t *testing.T) {

@@ -129,8 +129,8 @@ func (e *endpoint) read(response *http.Response, body io.Reader, answer codec, e
 		return answer.stream(newEventReader(body), emit)
 	case "application/json":
 		data, err := io.ReadAll(body)
-		if err != nil {
-			return err
+		if err != nil { // the start of a document is none, but its tokens are spent
+			return errors.Join(err, emit(Delta{Kind: DeltaUsage, Usage: Usage{Output: int64(len(data) / tokenBytes)}}))
 		}
 		return answer.document(data, emit)
 	default:
@@ -326,32 +326,37 @@ func (r retrying) Reach(ctx context.Context) error {
 // Stream implements Provider.
 func (r retrying) Stream(ctx context.Context, request Request) iter.Seq2[Delta, error] {
 	return func(yield func(Delta, error) bool) {
-		for attempt := 1; ; attempt++ {
-			begun, err := r.attempt(ctx, request, yield)
+		for number := 1; ; number++ {
+			current := attempt{request: &request}
+			begun, err := r.attempt(ctx, &current, yield)
 			if err == nil || errors.Is(err, errEnough) {
 				return
 			}
 
-			pause, again := r.bounds.pauseAfter(ctx, err, attempt)
+			pause, again := r.bounds.pauseAfter(ctx, err, number)
 			if begun || !again {
 				yield(Delta{}, err)
 				return
 			}
+			if used := current.spent(err); used != (Usage{}) && !yield(Delta{Kind: DeltaSpent, Usage: used}, nil) {
+				return
+			}
 			if clock.Sleep(ctx, pause) != nil {
-				yield(Delta{}, fmt.Errorf("ask model: %w", context.Cause(ctx)))
+				yield(Delta{}, fmt.Errorf("ask model: %w", &unsentError{context.Cause(ctx)}))
 				return
 			}
 		}
 	}
 }
 
-// attempt hands one answer on. begun reports whether a piece of it was: a count of tokens is none.
-func (r retrying) attempt(ctx context.Context, request Request, yield func(Delta, error) bool) (begun bool, err error) {
-	for delta, err := range r.provider.Stream(ctx, request) {
+// attempt streams one answer. begun reports whether any text or call was passed on; token counts and thoughts do not count.
+func (r retrying) attempt(ctx context.Context, current *attempt, yield func(Delta, error) bool) (begun bool, err error) {
+	for delta, err := range r.provider.Stream(ctx, *current.request) {
 		if err != nil {
 			return begun, err
 		}
-		begun = begun || delta.Kind != DeltaUsage
+		current.add(delta)
+		begun = begun || delta.Kind != DeltaUsage && delta.Kind != DeltaThought
 		if !yield(delta, nil) {
 			return begun, errEnough
 		}

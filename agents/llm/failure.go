@@ -149,6 +149,9 @@ func unsent(err error) error {
 	return err
 }
 
+// errUnsent is the cause of an attempt that was not made.
+var errUnsent error = &unsentError{errors.New("the model is not asked again")}
+
 type unsentError struct{ cause error }
 
 // Error returns the text of the cause.

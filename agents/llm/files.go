@@ -3,10 +3,10 @@ package llm
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"slices"
 	"strconv"
@@ -15,7 +15,9 @@ import (
 
 	"inbox/agents"
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/tool/request"
 	"inbox/agents/runtime/value"
+	"inbox/internal/filetype"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
 )
@@ -33,11 +35,18 @@ const (
 // imageTypes are what both APIs can read. The bytes decide, not what the sender calls them.
 var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-// textTypes are the types outside of text/* that people read.
-var textTypes = []string{"application/json", "application/xml", "application/yaml", "application/toml"}
+// otherNames of these types, and the type of a picture at an address that does not say which.
+var otherNames = []string{"image/jpg", "image/pjpeg", "image/x-png", filetype.Picture}
 
-// images are the files of a message and its history: pictures, and the contents of text files. Transcripts name them by their keys, so that
-// notes and archives hold no contents; the request to the model gets the bytes.
+// textTypes are the types outside of text/* that people read.
+var textTypes = []string{
+	"application/json", "application/xml", "application/yaml", "application/x-yaml", "application/toml", "application/csv", "application/x-csv",
+	"application/ndjson", "application/x-ndjson", "application/jsonl", "application/sql", "application/javascript", "application/x-javascript",
+	"application/x-sh",
+}
+
+// images has the pictures and text files of a message and its history. Transcripts refer to files by key, so that notes and archives have
+// no contents of files. Only the request to the model has the bytes.
 type images struct {
 	byRef map[string]Block
 	at    map[string]*placed // place → files of a transcript
@@ -45,22 +54,54 @@ type images struct {
 	shown []string           // keys of what this turn was shown
 }
 
-// placed are the files of one message.
+// placed has the files of one message.
 type placed struct {
 	blocks  []any
 	missing []string // lines about the files that are not shown
 	id      string
 }
 
-// inlined returns messages as one text each, with the contents of their text files.
-func (i *images) inlined(messages []envelope.Envelope) []envelope.Envelope {
-	messages = slices.Clone(messages)
-	for at := range messages {
-		if list, several := messages[at].Content.([]any); several {
-			messages[at].Type, messages[at].Content = envelope.TypeText, i.text(list)
+// inlined returns the messages with all of their blocks as one text, the contents of text files included, those of results of tools after
+// their result. A line stands for pictures.
+func (j *job) inlined(ctx context.Context, messages []envelope.Envelope) []envelope.Envelope {
+	whole := make([]envelope.Envelope, 0, len(messages))
+	for _, message := range messages {
+		if list, several := message.Content.([]any); several {
+			message.Type, message.Content = envelope.TypeText, j.pictures.text(list)+picturesLeftOut(pictures(list))
+		}
+		whole = append(whole, message)
+
+		if files := j.resultFiles(ctx, message); len(files) > 0 {
+			text, pictures := "", 0
+			for _, block := range files {
+				if block.Kind == BlockImage {
+					pictures++
+					continue
+				}
+				text += "\n" + block.Text
+			}
+			whole = append(whole, envelope.UserText(strings.TrimSpace(text)+picturesLeftOut(pictures), nil))
 		}
 	}
-	return messages
+	return whole
+}
+
+// pictures counts those in a list of blocks.
+func pictures(list []any) (count int) {
+	for _, item := range list {
+		if value.Assoc(item)["type"] == "image" {
+			count++
+		}
+	}
+	return count
+}
+
+// picturesLeftOut is the line of a text about pictures that stood there.
+func picturesLeftOut(count int) string {
+	if count == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\n(Pictures that stood here and are not in this text: %d.)", count)
 }
 
 // text joins the texts of a list of blocks.
@@ -88,7 +129,7 @@ func (i *images) of(place string, index int) *placed {
 
 func placeOf(place string, index int) string { return place + ":" + strconv.Itoa(index) }
 
-// notes says which files are not shown, and why.
+// notes returns the lines about files that are not shown.
 func (p *placed) notes(marks marker) string {
 	if len(p.missing) == 0 {
 		return ""
@@ -96,20 +137,25 @@ func (p *placed) notes(marks marker) string {
 	return "\n" + marks.text("missing", p.id, "", strings.Join(p.missing, "\n"))
 }
 
-// loadFiles reads the files that a turn is shown. One that cannot be had is no failure of the turn: a line in the text names it. before are
-// the keys of what an earlier run of the turn was shown; that run chose, and this one shows the same.
+// loadFiles reads the files for a turn. A file that cannot be read does not fail the turn: a line in the prompt says why it is missing.
+// before has the keys of the files that an earlier run of the turn showed; this run shows the same files.
 func (a *Agent) loadFiles(ctx context.Context, turn agents.Turn, marks marker, before []string) *images {
 	files, request := filesOf(&turn.Message, marks)
 	loaded := &images{byRef: map[string]Block{}, at: map[string]*placed{}, stays: choose(files, request, before)}
 	left := map[string]int{partText: maxTextFiles, partPicture: maxImagesSum}
+	larger := false // than it was assumed to be
 
-	for i := len(files) - 1; i >= 0 && ctx.Err() == nil; i-- { // the newest has its room before the others
+	for i := len(files) - 1; i >= 0 && ctx.Err() == nil; i-- { // newest first: if the sum is too large, the oldest are left out
 		file := &files[i]
 		if file.why != "" {
 			continue
 		}
 
 		block, size, why := a.load(ctx, file, marks)
+		larger = larger || file.fetched() && size > file.size
+		if larger && file.kind == partPicture && file.group < request && size+maxImageBytes > left[partPicture] { // the next picture may take its room
+			loaded.stays = min(loaded.stays, file.stays)
+		}
 		switch {
 		case why != "":
 			file.why = why
@@ -128,7 +174,7 @@ func (a *Agent) loadFiles(ctx context.Context, turn agents.Turn, marks marker, b
 	return loaded
 }
 
-// place puts a file, or a line about it, beside the message that it came with.
+// place adds a file, or the line about it, to the message that it belongs to.
 func (i *images) place(file *file) {
 	at := i.at[file.at]
 	if at == nil {
@@ -169,9 +215,8 @@ func (a *Agent) load(ctx context.Context, file *file, marks marker) (block Block
 	return Block{Kind: BlockText, Text: marks.text("file", file.id, " name="+label(file.part.Name)+file.by, string(data))}, len(data), ""
 }
 
-func isText(part *normalized.Part) bool {
-	mediaType, _, err := mime.ParseMediaType(part.MIME)
-	return err == nil && (strings.HasPrefix(mediaType, "text/") || slices.Contains(textTypes, mediaType))
+func isText(mediaType string) bool {
+	return strings.HasPrefix(mediaType, "text/") || slices.Contains(textTypes, mediaType) || strings.HasSuffix(mediaType, "+json") || strings.HasSuffix(mediaType, "+xml")
 }
 
 var (
@@ -226,4 +271,68 @@ func atMost(from io.Reader) ([]byte, error) {
 		return nil, fmt.Errorf("read file: %w", err)
 	}
 	return data.Bytes(), nil
+}
+
+// fits reports whether the quota has room for a file beside those that are shown.
+func (i *images) fits(kind string, size int) bool {
+	sum := amount{1, size}
+	for _, block := range i.byRef {
+		if (block.Kind == BlockImage) == (kind == partPicture) {
+			sum.count, sum.bytes = sum.count+1, sum.bytes+len(block.Data)+len(block.Text)
+		}
+	}
+	return quotas[kind].request.covers(sum)
+}
+
+// filesOfResult returns what the server stored with the result of a tool.
+func filesOfResult(result *envelope.Envelope) (parts []normalized.Part) {
+	files := result.Metadata[request.FilesKey]
+	if result.Type != envelope.TypeToolResult || files == nil {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(value.EncodeText(files)), &parts); err != nil {
+		return nil // the server wrote them
+	}
+	return parts
+}
+
+// resultFiles returns the files that came with the result of a tool, and a line about each that the model cannot read. Earlier files
+// keep their place, so that the prompt begins as it did before.
+func (j *job) resultFiles(ctx context.Context, result envelope.Envelope) []Block {
+	id := result.ToolCallID()
+	if blocks, known := j.resultBlocks[id]; known {
+		return blocks
+	}
+	parts := filesOfResult(&result)
+	if len(parts) == 0 {
+		return nil
+	}
+
+	blocks := []Block{{Kind: BlockText, Text: "(Files of the result of " + quote(result.ToolName()) + ":)"}}
+	shown := placed{id: id}
+	files := file{id: id}.each(parts)
+	for i := range files {
+		file := &files[i]
+		var block Block
+		size := 0
+		if file.why == "" {
+			block, size, file.why = j.agent.load(ctx, file, j.marks)
+		}
+		if file.why == "" && !j.pictures.fits(file.kind, size) {
+			file.why = noMoreRoom
+		}
+		if file.why != "" {
+			shown.missing = append(shown.missing, file.about()+": "+file.why)
+			continue
+		}
+		j.pictures.byRef[file.key] = block
+		blocks = append(blocks, block)
+	}
+
+	blocks[0].Text += shown.notes(j.marks)
+	if j.resultBlocks == nil {
+		j.resultBlocks = map[string][]Block{}
+	}
+	j.resultBlocks[id] = blocks
+	return blocks
 }

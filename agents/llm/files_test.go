@@ -84,6 +84,45 @@ func TestStoredFiles(t *testing.T) {
 	}
 }
 
+// TestTypesThatSayNothing: software takes the type of a file from its machine, so that a table comes as octets or as a type of a program.
+func TestTypesThatSayNothing(t *testing.T) {
+	files := shelf{}
+	part := func(mime, name string, data []byte) normalized.Part {
+		digest := normalized.Digest(data)
+		files[digest] = data
+		return normalized.Part{Kind: normalized.PartFile, MIME: mime, Name: name, Size: int64(len(data)), BytesRef: normalized.Stored(digest)}
+	}
+	rows, picture := []byte("pear,5\n"), tinyPNG(t)
+	for _, c := range []struct {
+		mime, name string
+		data       []byte
+		want       string // kind of block; empty = it is named
+	}{
+		{"application/octet-stream", "prices.csv", rows, BlockText}, {"application/vnd.ms-excel", "prices.csv", rows, BlockText},
+		{"text/comma-separated-values", "prices", rows, BlockText}, {"application/csv", "prices", rows, BlockText}, {"application/x-ndjson", "a", rows, BlockText},
+		{"application/geo+json", "a", rows, BlockText}, {"application/atom+xml", "a", rows, BlockText}, {"Text/CSV; Charset=UTF-8", "a", rows, BlockText},
+		{"binary/octet-stream", "notes.MD", rows, BlockText}, {"application/octet-stream", "main.go", rows, BlockText},
+		{"application/octet-stream", "pear.PNG", picture, BlockImage}, {"application/force-download", "pear.jpg", picture, BlockImage},
+		{"image/*", "", picture, BlockImage}, {"image/jpg", "pear.jpg", picture, BlockImage}, {"IMAGE/PNG", "pear", picture, BlockImage},
+		{"application/octet-stream", "prices", rows, ""}, {"application/vnd.ms-excel", "prices.xls", rows, ""}, {"application/octet-stream", "x.csv", picture, ""},
+		{"application/pdf", "prices.csv", rows, ""},
+	} {
+		asked := askedFor(t, Options{Files: files}, fileTurn(part(c.mime, c.name, c.data)))
+		got := ""
+		switch text := asked.Blocks[0].Text; {
+		case len(asked.Blocks) > 1:
+			got = asked.Blocks[1].Kind
+		case strings.Contains(text, "pear,5\n"):
+			got = BlockText
+		case !strings.Contains(plain(text), "<missing-CODE>"):
+			got = "nothing"
+		}
+		if got != c.want {
+			t.Errorf("%s %q: %q, want %q", c.mime, c.name, got, c.want)
+		}
+	}
+}
+
 // Pictures at addresses are fetched here, under the address policy.
 func TestPicturesAtAddresses(t *testing.T) {
 	png := tinyPNG(t)

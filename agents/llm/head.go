@@ -11,20 +11,21 @@ import (
 // markTurn is the key of a message of the history in the metadata of its envelope.
 const markTurn = "turn_key"
 
-// remembered gives a message of the history its key: by its id and by what is shown of it, so that an edited one has another key, and one
-// whose file was erased too.
+// remembered sets the key of a history message: a hash of its ID, role and content. A message that was edited, or that lost a file, has
+// another key than before.
 func remembered(message envelope.Envelope, id string) envelope.Envelope {
 	message.Metadata[markTurn] = tool.Hash([]any{id, message.Role, message.Content})[len("sha256:"):][:24]
 	return message
 }
 
-// head stands for a part of the history in later runs of the turn.
+// head is a summary that replaces messages of the history in later runs of the turn.
 type head struct {
 	Turns   []string          `json:"turns"` // keys of the messages that it replaces
 	Summary envelope.Envelope `json:"summary"`
 }
 
-// readHead reads the head. One of an older note counted messages instead of naming them: it may stand for others now, and is not used.
+// readHead reads the head. Older notes counted the replaced messages instead of naming them. Their heads are ignored, because the same
+// count may now cover other messages.
 func (n *note) readHead(given any) error {
 	object, is := given.(map[string]any)
 	if !is {
@@ -42,8 +43,8 @@ func (n *note) readHead(given any) error {
 	return nil
 }
 
-// shorten puts the head of an earlier run in the place of what it stands for. It is used only if all of that is still there as it was:
-// what was edited, deleted or erased since must not be told by a summary, and what left the history neither.
+// shorten replaces the messages that an earlier run summarized with the summary. If one of them was edited or erased, or left the history,
+// the summary is discarded, because it may repeat what is gone.
 func (n *note) shorten(prompt []envelope.Envelope) []envelope.Envelope {
 	if n.Head == nil {
 		return prompt
@@ -78,7 +79,7 @@ func (n *note) shorten(prompt []envelope.Envelope) []envelope.Envelope {
 	return shorter
 }
 
-// behead notes that a summary stands for messages of the history, the summary of before among them.
+// behead records the messages of the history that a summary replaces. Those of an earlier summary among them are included.
 func (n *note) behead(messages []envelope.Envelope, summary envelope.Envelope) {
 	var turns []string
 	for i := range messages {

@@ -362,7 +362,7 @@ func (j *job) judgedResult(ctx context.Context, result hook.Result) (loop.Decisi
 	return j.judged(ctx, hook.Question{
 		Hook: hook.KindResult, Result: &result,
 		ID: hook.QuestionID(j.turn.ID, hook.KindResult, result.ToolCallID+"\n"+value.EncodeText(result.Result)),
-	}, exchange.HookStep{Tool: shortened(j.names.set.Resolve(result.ToolName)), CallID: result.ToolCallID})
+	}, exchange.HookStep{Tool: shortened(j.tools.Resolve(result.ToolName)), CallID: result.ToolCallID})
 }
 
 // judgeSettled shows the completion policy the results for which the run waited: the loop has not seen them. They are saved before, so

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -58,12 +59,20 @@ func (m marker) by(sender *normalized.Sender) string {
 
 // label writes an address or a name of evidence so that two different ones never look the same: what does not print is escaped, and so
 // is what could end the label or a mark.
-func label(text string) string { return angles.Replace(strconv.Quote(text)) }
-
-var angles = strings.NewReplacer("<", `\u003c`, ">", `\u003e`)
+func label(text string) string {
+	var escaped strings.Builder
+	for _, char := range strconv.Quote(text) {
+		if char == '>' || strings.ContainsRune(angleSigns, char) {
+			fmt.Fprintf(&escaped, `\u%04x`, char)
+		} else {
+			escaped.WriteRune(char)
+		}
+	}
+	return escaped.String()
+}
 
 // angleSigns begin what looks like a mark.
-const angleSigns = "<\uFF1C\uFE64\u2039\u27E8\u3008"
+const angleSigns = "<\uFF1C\uFE64\u2039\u2329\u276C\u276E\u2770\u27E8\u3008\u300A"
 
 // markWords follow them, after blanks, invisible letters and slashes. The words of the summarizer are common in code; they count with a code
 // only.
@@ -73,7 +82,26 @@ var markWords = regexp.MustCompile(`^(?i)(?:(?:message|request|context|file|miss
 const longestWord = 40
 
 func isGap(char rune) bool {
-	return unicode.IsSpace(char) || unicode.In(char, unicode.Z, unicode.C, unicode.Mn) || strings.ContainsRune("/\u2044\u2215\u29F8\uFF0F", char)
+	return unicode.IsSpace(char) || isUnseen(char) || unicode.Is(unicode.Z, char) || strings.ContainsRune("/\u2044\u2215\u29F8\uFF0F", char)
+}
+
+// isUnseen reports whether a letter is written without a width of its own, also inside of a word. Some letters are drawn as nothing.
+func isUnseen(char rune) bool {
+	return unicode.In(char, unicode.C, unicode.Mn) && !unicode.IsSpace(char) || strings.ContainsRune("\u115F\u1160\u2800\u3164\uFFA0", char)
+}
+
+// seen returns the beginning of a text without letters that are not seen.
+func seen(text string) string {
+	var word strings.Builder
+	for _, char := range text[:min(len(text), 1<<10)] {
+		if word.Len() >= longestWord {
+			break
+		}
+		if !isUnseen(char) {
+			word.WriteRune(char)
+		}
+	}
+	return word.String()
 }
 
 // disarm keeps a text from looking like a mark. The codes hold for a reader who compares them; models only read.
@@ -88,7 +116,7 @@ func disarm(text string) string {
 		_, size := utf8.DecodeRuneInString(text[at:])
 		word := strings.TrimLeftFunc(text[at+size:], isGap)
 		disarmed.WriteString(text[:at])
-		if markWords.MatchString(word[:min(len(word), longestWord)]) {
+		if markWords.MatchString(word[:min(len(word), longestWord)]) || markWords.MatchString(seen(word)) {
 			disarmed.WriteString("&lt;")
 		} else {
 			disarmed.WriteString(text[at : at+size])

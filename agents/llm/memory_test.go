@@ -2,8 +2,12 @@ package llm
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +21,7 @@ import (
 	"inbox/agents/runtime/value"
 	"inbox/history"
 	"inbox/identity"
+	"inbox/internal/safehttp"
 	"inbox/normalized"
 )
 
@@ -164,6 +169,99 @@ func TestThirtyTurnsWithAFileEachKeepTheirPrefix(t *testing.T) {
 	}
 }
 
+// upTo returns the bytes of a body, as it was sent, up to the last mark of its request.
+func upTo(t *testing.T, api string, body []byte, request Request) []byte {
+	t.Helper()
+	cut := request
+	cut.Messages = nil
+	for i, message := range request.Messages {
+		if !message.CacheBreakpoint {
+			continue
+		}
+		cut.Messages = slices.Clone(request.Messages[:i+1])
+		if message.CacheBlocks > 0 {
+			cut.Messages[i].Blocks = message.Blocks[:message.CacheBlocks]
+		}
+	}
+	if cut.Messages == nil {
+		return nil
+	}
+
+	var messages any = (&openAI{}).body(cut).Messages
+	if api == APIAnthropic {
+		messages = anthropicBody(cut).Messages
+	}
+	var encoded bytes.Buffer
+	encoder := json.NewEncoder(&encoded)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(messages); err != nil {
+		t.Fatal(err)
+	}
+	before, _, found := bytes.Cut(body, []byte(`"messages":[`))
+	prefix := slices.Concat(before, []byte(`"messages":`), bytes.TrimRight(bytes.TrimSpace(withoutMarks(encoded.Bytes())), "]}"))
+	if !found || !bytes.HasPrefix(body, prefix) {
+		t.Fatalf("the mark is not in the body: the test does not test")
+	}
+	return prefix
+}
+
+func withoutMarks(body []byte) []byte {
+	return bytes.ReplaceAll(body, []byte(`,"cache_control":{"type":"ephemeral"}`), nil)
+}
+
+// TestThirtyBodiesWithAPictureEachBeginAlike: what is sent up to the mark, with everything before the conversation, is sent again byte for byte
+// in the next turn.
+func TestThirtyBodiesWithAPictureEachBeginAlike(t *testing.T) {
+	for name, policy := range map[string]history.Policy{
+		"whole": whole, "the usual window": history.DefaultPolicy(), "off": {KeepHead: 1000, Window: 1000, Slide: 10, Alternation: history.AlternationOff},
+	} {
+		for api, answer := range map[string]string{APIOpenAI: openAIHello, APIAnthropic: anthropicHello} {
+			t.Run(name+" "+api, func(t *testing.T) {
+				g := &grown{files: shelf{}, policy: policy}
+				server := newScript(t, recorded{body: answer})
+				over := server.connect(t, api)
+				var asked []Request
+				provider := modelFunc(func(ctx context.Context, request Request, yield func(Delta) bool) error {
+					asked = append(asked, request)
+					for delta, err := range over.Stream(ctx, request) {
+						if err != nil || !yield(delta) {
+							return err
+						}
+					}
+					return nil
+				})
+				tools := &toolbox{entries: []tool.Entry{declare("find", nil), declare("pay", nil)}}
+				agent := newAgent(t, Options{Provider: provider, Files: g.files, Tools: []Tools{tools}, System: "You are kind."})
+
+				var before []byte
+				marks := 0
+				for i := range 30 {
+					picture := append(tinyPNG(t), bytes.Repeat([]byte{byte(i)}, 1<<10)...)
+					turn := g.ask([]normalized.Part{normalized.Text("answer")}, g.stored(fmt.Sprint(i), "image/png", picture))
+					if _, _, err := fold(t.Context(), t, agent, turn); err != nil {
+						t.Fatal(err)
+					}
+					body := withoutMarks(server.bodies[i])
+					if !bytes.HasPrefix(body, before) {
+						t.Fatalf("the body of turn %d does not begin as the one before", i)
+					}
+					for member, value := range server.asked[i] {
+						if member != "messages" && !reflect.DeepEqual(value, server.asked[0][member]) {
+							t.Errorf("%s of turn %d is %v", member, i, value)
+						}
+					}
+					if before = upTo(t, api, body, asked[i]); before != nil {
+						marks++
+					}
+				}
+				if marks < 24 {
+					t.Errorf("only %d of 30 bodies have a mark", marks)
+				}
+			})
+		}
+	}
+}
+
 // Where the mark is, nothing changes with the next turn, unless the window moved.
 func TestThePrefixStaysAsThreadsGrow(t *testing.T) {
 	png := tinyPNG(t)
@@ -214,6 +312,37 @@ func TestPicturesStayWithinWhatProvidersTake(t *testing.T) {
 		if count > maxImages || size > maxImagesSum || count == 0 {
 			t.Errorf("turn %d has %d pictures of %d bytes", i, count, size)
 		}
+	}
+}
+
+// TestLargePicturesAtAddressesMoveNoMark: how large a picture at an address is shows when it is fetched. If many are larger than was assumed, the mark
+// is before those whose room the next picture may take.
+func TestLargePicturesAtAddressesMoveNoMark(t *testing.T) {
+	large := append(tinyPNG(t), make([]byte, 4<<20)...)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(large) }))
+	t.Cleanup(server.Close)
+	client := safehttp.New(safehttp.Options{AllowPrivate: true})
+	t.Cleanup(client.Close)
+
+	g := &grown{policy: whole}
+	var before *Request
+	marks := 0
+	for i := range 7 {
+		var asked []Request
+		turn := g.ask([]normalized.Part{normalized.Text("answer")}, normalized.Part{Kind: normalized.PartFile, MIME: "image/png", BytesRef: normalized.At(fmt.Sprintf("%s/%d", server.URL, i))})
+		if _, _, err := fold(t.Context(), t, newAgent(t, Options{Provider: listening(&asked), Client: client}), turn); err != nil {
+			t.Fatal(err)
+		}
+		if before != nil && !stayed(t, *before, asked[0]) {
+			t.Fatalf("turn %d changes what stood before the mark", i)
+		}
+		if marked, _ := beforeTheMark(t, asked[0]); len(marked[0]) > 0 {
+			marks++
+		}
+		before = &asked[0]
+	}
+	if marks == 0 {
+		t.Error("no turn has a mark")
 	}
 }
 
@@ -286,7 +415,7 @@ func TestNotesThatCountLoad(t *testing.T) {
 	}
 }
 
-// A run that waited shows what it showed before, and its note names files alone.
+// After a wait, a turn shows the model the same files again. Its note has the keys of the files, not their contents.
 func TestATurnIsShownTheSameFilesAgain(t *testing.T) {
 	g := &grown{files: shelf{}, policy: whole}
 	turn := g.ask(nil, g.stored("prices.csv", "text/csv", []byte("pear,5")))

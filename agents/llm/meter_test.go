@@ -1,11 +1,13 @@
 package llm
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 	"inbox/normalized"
 )
 
@@ -62,7 +64,7 @@ func TestLargeResultsLeaveRoomForTheAnswer(t *testing.T) {
 	limits := normalized.DefaultLimits()
 	limits.Document = 1 << 20
 	var sent []normalized.Delta
-	a := &answer{limits: limits, room: newMeter(limits), yield: func(d normalized.Delta, _ error) bool {
+	a := &answer{limits: limits, meter: normalized.NewMeter(limits), yield: func(d normalized.Delta, _ error) bool {
 		sent = append(sent, d)
 		return true
 	}}
@@ -90,5 +92,79 @@ func TestLargeResultsLeaveRoomForTheAnswer(t *testing.T) {
 	}
 	if texts(response) != "Done." || !strings.Contains(string(response.Parts[55].Result), "truncated") {
 		t.Errorf("%q", texts(response))
+	}
+}
+
+// TestLargeTurnsOfTheModelAreCut: a model that writes without end, or calls with endless arguments, ends no run.
+func TestLargeTurnsOfTheModelAreCut(t *testing.T) {
+	t.Run("text", func(t *testing.T) {
+		agent := newAgent(t, Options{Provider: scripted(says(strings.Repeat("x", 1<<20), strings.Repeat("ä", 1<<20)))})
+		response, _, err := fold(t.Context(), t, agent, question("long"))
+		said := texts(response)
+		if err != nil || response.Left.Bytes != 2097408 || len(said) > 1<<20 || !strings.HasSuffix(said, "xx\n\n(2097408 more bytes are not shown.)") {
+			t.Errorf("%d bytes end with %q, %v", len(said), said[max(0, len(said)-60):], err)
+		}
+	})
+	t.Run("arguments", func(t *testing.T) {
+		tools := &toolbox{entries: []tool.Entry{declare("find", nil)}}
+		long := calls("find", `{"q":"`+strings.Repeat("x", 1<<20)+`"}`, "find", `{"q":"short"}`)
+		var asked []Request
+		agent := newAgent(t, Options{Provider: recording(&asked, long, says("Done.")), Tools: []Tools{tools}})
+		response, _, err := fold(t.Context(), t, agent, question("arguments"))
+		if err != nil || texts(response) != "Done." || tools.count() != 1 {
+			t.Errorf("%q, %d calls, %v", texts(response), tools.count(), err)
+		}
+		if told := allOf(asked[len(asked)-1]); !strings.Contains(told, "over 1 MiB") {
+			t.Errorf("the model is told %.500q", told)
+		}
+	})
+	t.Run("calls", func(t *testing.T) {
+		tools := &toolbox{entries: []tool.Entry{declare("find", nil)}}
+		var many []string
+		for i := range 200 {
+			many = append(many, "find", fmt.Sprintf(`{"q":"%d"}`, i))
+		}
+		var asked []Request
+		agent := newAgent(t, Options{Provider: recording(&asked, calls(many...), says("Done.")), Tools: []Tools{tools}, ToolCalls: 500})
+		response, _, err := fold(t.Context(), t, agent, question("calls"))
+		if err != nil || !strings.HasSuffix(texts(response), "Done.") || tools.count() != maxCalls {
+			t.Errorf("%q, %d calls, %v", texts(response), tools.count(), err)
+		}
+		if told := allOf(asked[len(asked)-1]); !strings.Contains(told, "(72 more tool calls were not made: there are at most 128 at once.)") {
+			t.Errorf("the model is told %.500q", told)
+		}
+	})
+}
+
+// TestOddCallsAndResultsDoNotFailARun: a model may write any name, and a tool may return any JSON.
+func TestOddCallsAndResultsDoNotFailARun(t *testing.T) {
+	nested := func(depth int) string { return strings.Repeat(`{"a":`, depth) + "1" + strings.Repeat("}", depth) }
+	deep, err := value.Decode([]byte(nested(50)), value.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fine := map[string]any{"success": true, "result": "found"}
+	for name, test := range map[string]struct {
+		call   []Delta
+		result map[string]any
+	}{
+		"name over the limit":         {calls(strings.Repeat("x", 5000), `{}`), fine},
+		"name with a control":         {calls("a\x00b", `{}`), fine},
+		"name that is not UTF-8":      {calls("a\xffb", `{}`), fine},
+		"arguments nested deep":       {calls("look", nested(50)), fine},
+		"result nested deep":          {calls("look", `{}`), map[string]any{"success": true, "result": deep}},
+		"citations nested deep":       {calls("look", `{}`), map[string]any{"success": true, "result": "found", "metadata": map[string]any{"citations": []any{map[string]any{"url": "https://x.example/", "more": deep}}}}},
+		"error that is not UTF-8":     {calls("look", `{}`), map[string]any{"success": false, "error": "\xff\x00"}},
+		"error of a zero-width space": {calls("look", `{}`), map[string]any{"success": false, "error": "\u200b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tools := &toolbox{entries: []tool.Entry{declare("look", nil)}}
+			tools.run = func(context.Context, tool.Call) (map[string]any, error) { return test.result, nil }
+			agent := newAgent(t, Options{Provider: scripted(calls("look", `{"q":"first"}`), test.call, says("The end.")), Tools: []Tools{tools}})
+			response, _, err := fold(t.Context(), t, agent, question("odd"))
+			if err != nil || !strings.HasSuffix(texts(response), "The end.") {
+				t.Errorf("%q, %v", texts(response), err)
+			}
+		})
 	}
 }

@@ -2,17 +2,15 @@ package llm
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"slices"
-	"strings"
 	"time"
 
 	"inbox/agents/runtime/envelope"
-	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/value"
+	"inbox/internal/fault"
 )
 
 // Turn implements loop.Runner: one call of the model.
@@ -40,7 +38,7 @@ func (j *job) Turn(ctx context.Context, transcript []envelope.Envelope, turn map
 	}
 
 	if j.tools.Len() == 0 {
-		result["messages"] = append(append(slices.Clip(transcript), envelope.AssistantText(said.text.String(), nil)), words...)
+		result["messages"] = append(append(slices.Clip(transcript), envelope.AssistantText(said.content(), nil)), words...)
 		return result, nil
 	}
 
@@ -49,10 +47,10 @@ func (j *job) Turn(ctx context.Context, transcript []envelope.Envelope, turn map
 	}
 
 	distinct(said.calls, transcript)
-	result["content"], result["tool_calls"] = said.text.String(), []any{}
+	result["content"], result["tool_calls"] = said.content(), []any{}
 
 	for i := range said.calls {
-		result["tool_calls"] = append(result["tool_calls"].([]any), said.calls[i].row(j.names))
+		result["tool_calls"] = append(result["tool_calls"].([]any), said.calls[i].row(j.tools))
 	}
 
 	return result, nil
@@ -69,10 +67,11 @@ func (j *job) fail(err error) error {
 // ask streams one assistant turn. With answer the model must not call tools any more.
 func (j *job) ask(ctx context.Context, transcript []envelope.Envelope, purpose string, answer bool) (*reply, error) {
 	options := &j.agent.options
-	conversation := &conversation{names: j.names, pictures: j.pictures}
+	conversation := &conversation{tools: j.tools, pictures: j.pictures}
+	conversation.files = func(result envelope.Envelope) []Block { return j.resultFiles(ctx, result) }
 	conversation.write(transcript)
 	said, err := j.stream(ctx, Request{
-		Model: options.Model, System: j.system, Messages: conversation.finish(), Tools: j.names.tools(), NoTools: answer,
+		Model: options.Model, System: j.system, Messages: conversation.finish(), Tools: described(j.tools), NoTools: answer,
 		MaxTokens: options.MaxTokens, Temperature: options.Temperature, Whole: options.Whole,
 	}, purpose, j.answer.text)
 	if err != nil {
@@ -84,28 +83,38 @@ func (j *job) ask(ctx context.Context, transcript []envelope.Envelope, purpose s
 	return said, nil
 }
 
-// stream makes one call of the model and counts it.
+// stream makes one call of the model and counts it, with the attempts that broke off.
 func (j *job) stream(ctx context.Context, request Request, purpose string, text func(string)) (said *reply, err error) {
 	said = &reply{}
-	started := time.Now()
+	started, current, broken := time.Now(), attempt{request: &request}, Usage{}
 	defer func() {
+		said.usage = broken.plus(current.spent(err))
 		j.note.add(said.usage.tokens())
+		j.unkept = j.unkept || err != nil && said.usage != Usage{}
 		j.measure()
 		j.modelEnded(started, request.Model, purpose, said, err)
 		observeTokens(said.usage)
 	}()
 
 	for delta, err := range j.agent.options.Provider.Stream(ctx, request) {
-		if err == nil {
-			if broken := said.add(delta); broken != nil {
-				err = unusable(broken)
-			}
-		}
 		if err != nil {
 			return said, err
 		}
-		if delta.Kind == DeltaText && text != nil {
-			text(delta.Text)
+		if delta.Kind == DeltaSpent {
+			broken, current = broken.plus(delta.Usage), attempt{request: &request}
+			if budget := j.exceededBy(broken); budget != "" {
+				return said, fault.GiveUp(sayStopped(budget), fmt.Errorf("attempts that broke off used up the budget %s: %w", budget, errUnsent))
+			}
+			continue
+		}
+
+		current.add(delta)
+		before := said.text.Len()
+		if wrong := said.add(delta); wrong != nil {
+			return said, unusable(wrong)
+		}
+		if grown := said.text.String()[before:]; grown != "" && text != nil {
+			text(grown)
 		}
 	}
 
@@ -186,7 +195,9 @@ const (
 	DeltaText      = "text"      // Text is appended to the answer
 	DeltaToolCall  = "tool_call" // a call begins: Index counts from 0, ID and Name are whole
 	DeltaArguments = "arguments" // Text is appended to the JSON text of the arguments of call Index
+	DeltaThought   = "thought"   // Text is written by the model and no part of the answer; it is counted alone
 	DeltaUsage     = "usage"     // Usage so far; replaces the one before
+	DeltaSpent     = "spent"     // Usage of an attempt that broke off before a piece of the answer came; the next one begins
 	DeltaStop      = "stop"      // the turn is complete; Stop says why it ended
 )
 
@@ -216,82 +227,4 @@ type Usage struct {
 	CacheRead  int64
 	CacheWrite int64
 	Cost       float64 // in the provider's currency, where it says so itself; else 0
-}
-
-// maxNameBytes is the longest name of a tool that both APIs take.
-const maxNameBytes = 64
-
-// toolNames is the registry of a run: it translates between the names of declarations and those that a model may use.
-type toolNames struct {
-	set   tool.Declarations
-	wire  map[string]string // canonical name → name for the model
-	known map[string]string // name for the model → name for the loop, where it is not the safe name
-}
-
-// newToolNames gives each tool its own name. Tools whose names are the same to a provider, which may not tell case apart, all get
-// a suffix of their canonical name, so that the order of declaration does not matter.
-func newToolNames(set tool.Declarations) toolNames {
-	names := toolNames{set: set, wire: map[string]string{}, known: map[string]string{}}
-	claims := map[string]int{}
-	for _, declaration := range set.List() {
-		claims[strings.ToLower(wireName(declaration.SafeName()))]++
-	}
-
-	for _, declaration := range set.List() {
-		safe := declaration.SafeName()
-		wire := wireName(safe)
-		switch {
-		case claims[strings.ToLower(wire)] > 1:
-			sum := sha256.Sum256([]byte(declaration.Name()))
-			wire = wire[:min(len(wire), maxNameBytes-9)] + "_" + hex.EncodeToString(sum[:4])
-			names.known[wire] = declaration.Name()
-		case wire != safe:
-			names.known[wire] = safe
-		}
-		names.wire[declaration.Name()] = wire
-	}
-	return names
-}
-
-// wireName makes a safe name short enough. Two long names never become the same.
-func wireName(safe string) string {
-	safe = strings.Map(func(char rune) rune {
-		if char == '/' || char == '.' || char == ':' {
-			return '_'
-		}
-		return char
-	}, safe)
-	if len(safe) <= maxNameBytes {
-		return safe
-	}
-
-	sum := sha256.Sum256([]byte(safe))
-	return safe[:maxNameBytes-9] + "_" + hex.EncodeToString(sum[:4])
-}
-
-// declared returns the name that the loop knows for the one that the model wrote.
-func (n toolNames) declared(written string) string {
-	if safe, is := n.known[written]; is {
-		return safe
-	}
-	return written
-}
-
-// shown returns the name that the model knows for one of the transcript.
-func (n toolNames) shown(name string) string {
-	if wire, has := n.wire[n.set.Resolve(name)]; has {
-		return wire
-	}
-	return wireName(tool.ProviderSafeName(name))
-}
-
-// tools describes the set to the model.
-func (n toolNames) tools() []Tool {
-	tools := make([]Tool, 0, n.set.Len())
-	for _, declaration := range n.set.List() {
-		tools = append(tools, Tool{
-			Name: n.wire[declaration.Name()], Description: declaration.Description(), Parameters: declaration.ModelParameters(),
-		})
-	}
-	return tools
 }

@@ -3,11 +3,13 @@ package llm
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"inbox/agents"
 	"inbox/agents/hook"
@@ -232,6 +234,22 @@ func (j *job) keep(ctx context.Context, transcript []envelope.Envelope) error {
 	return nil
 }
 
+// keepTime bounds the write of a run that is over.
+const keepTime = 5 * time.Second
+
+// keepSpent saves the tokens of a run that failed: its next run has what is left of the budgets. A run that another one has taken the place
+// of saves nothing.
+func (j *job) keepSpent(ctx context.Context) {
+	if !j.unkept || j.turn.Memory == nil || ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTime)
+	defer cancel()
+	if err := j.save(ctx); err != nil {
+		slog.WarnContext(ctx, "the tokens of a failed run are not kept", "turn", j.turn.ID, "error", err)
+	}
+}
+
 func (j *job) save(ctx context.Context) error {
 	kept := j.hooked.keep(j.note)
 	encoded, err := json.Marshal(j.note)
@@ -242,6 +260,7 @@ func (j *job) save(ctx context.Context) error {
 	err = j.turn.Memory.Save(ctx, encoded)
 	if err == nil {
 		kept()
+		j.unkept = false
 	}
 	return err //nolint:wrapcheck // a fault already
 }

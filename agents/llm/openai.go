@@ -11,7 +11,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"strings"
 )
 
 // openAI speaks chat completions. The prompt cache of this API works by itself, so breakpoints are not sent.
@@ -211,6 +210,7 @@ func schema(parameters map[string]any) map[string]any {
 type openAIAnswer struct {
 	emit    emitter
 	calls   wireCalls
+	halves  halves // of the text
 	stop    string
 	stopped bool
 }
@@ -230,8 +230,22 @@ type openAIChoice struct {
 
 type openAISpoken struct {
 	Content   json.RawMessage  `json:"content"` // string, parts of text, or null
-	Refusal   string           `json:"refusal"`
+	Refusal   wireText         `json:"refusal"`
 	ToolCalls []openAICallPart `json:"tool_calls"`
+	Thought   json.RawMessage  `json:"reasoning_content"` // what a model thinks; some servers have one name for it, some the other, some both
+	Reasoning json.RawMessage  `json:"reasoning"`
+}
+
+// thought returns what the model wrote for itself, as JSON.
+func (s *openAISpoken) thought() string {
+	thought := string(s.Thought)
+	if len(thought) < len(s.Reasoning) {
+		thought = string(s.Reasoning)
+	}
+	if thought == `""` || thought == "null" {
+		return ""
+	}
+	return thought
 }
 
 type openAICallPart struct {
@@ -282,11 +296,31 @@ func (a *openAIAnswer) end(err error) error {
 	case !a.stopped:
 		return errStreamCut
 	}
+	if err := a.rest(); err != nil {
+		return err
+	}
 
 	if a.stop == StopEnd && len(a.calls.list) > 0 {
 		a.stop = StopToolCalls
 	}
 	return a.emit(Delta{Kind: DeltaStop, Stop: a.stop})
+}
+
+// rest hands on the halves of characters that came without the other one.
+func (a *openAIAnswer) rest() error {
+	if text := a.halves.rest(); text != "" {
+		if err := a.emit(Delta{Kind: DeltaText, Text: text}); err != nil {
+			return err
+		}
+	}
+	for i := range a.calls.list {
+		if text := a.calls.list[i].halves.rest(); text != "" {
+			if err := a.emit(Delta{Kind: DeltaArguments, Index: i, Text: text}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (a *openAIAnswer) document(data []byte, emit emitter) error {
@@ -355,16 +389,22 @@ func (a *openAIAnswer) choice(choice *openAIChoice) error {
 }
 
 func (a *openAIAnswer) spoken(spoken *openAISpoken, whole bool) error {
-	text, err := openAIText(spoken.Content)
+	text, others, err := a.text(spoken.Content)
 	if err != nil {
 		return err
 	}
 
-	if spoken.Refusal != "" {
+	if spoken.Refusal != (wireText{}) {
 		a.stop = StopRefusal
 	}
 
-	if text += spoken.Refusal; text != "" {
+	if thought := spoken.thought() + others; thought != "" {
+		if err := a.emit(Delta{Kind: DeltaThought, Text: thought}); err != nil {
+			return err
+		}
+	}
+
+	if text += a.halves.join(spoken.Refusal); text != "" {
 		if err := a.emit(Delta{Kind: DeltaText, Text: text}); err != nil {
 			return err
 		}
@@ -379,32 +419,40 @@ func (a *openAIAnswer) spoken(spoken *openAISpoken, whole bool) error {
 	return nil
 }
 
-// openAIText reads a text or a list of parts; parts of other kinds, such as a model's thinking, are no answer.
-func openAIText(content json.RawMessage) (string, error) {
+// text reads a text or a list of parts. Parts of other kinds, such as a model's thinking, are no answer; they are returned as JSON.
+func (a *openAIAnswer) text(content json.RawMessage) (text, others string, err error) {
 	if len(content) == 0 || string(content) == "null" {
-		return "", nil
+		return "", "", nil
 	}
 	if content[0] != '[' {
-		var text string
-		if err := json.Unmarshal(content, &text); err != nil {
-			return "", fmt.Errorf("read model answer: content: %w", err)
+		var whole wireText
+		if err := json.Unmarshal(content, &whole); err != nil {
+			return "", "", fmt.Errorf("read model answer: content: %w", err)
 		}
-		return text, nil
+		return a.halves.join(whole), "", nil
 	}
 
-	var parts []openAIPart
+	var parts []json.RawMessage
 	if err := json.Unmarshal(content, &parts); err != nil {
-		return "", fmt.Errorf("read model answer: content: %w", err)
+		return "", "", fmt.Errorf("read model answer: content: %w", err)
 	}
 
-	var text strings.Builder
-	for _, part := range parts {
+	for _, raw := range parts {
+		var part struct {
+			Type string   `json:"type"`
+			Text wireText `json:"text"`
+		}
+		if err := json.Unmarshal(raw, &part); err != nil {
+			return "", "", fmt.Errorf("read model answer: content: %w", err)
+		}
 		if part.Type == "text" {
-			text.WriteString(part.Text)
+			text += a.halves.join(part.Text)
+		} else {
+			others += string(raw)
 		}
 	}
 
-	return text.String(), nil
+	return text, others, nil
 }
 
 // known translates a provider's word; an unknown one stays as it is.
@@ -421,7 +469,7 @@ func (a *openAIAnswer) call(part *openAICallPart, whole bool) error {
 		return err
 	}
 
-	index, begins, err := a.calls.find(part, piece, whole)
+	index, begins, err := a.calls.find(part, piece.text, whole)
 	if err != nil {
 		return err
 	}
@@ -430,10 +478,11 @@ func (a *openAIAnswer) call(part *openAICallPart, whole bool) error {
 			return err
 		}
 	}
-	if piece == "" {
+	text := a.calls.list[index].halves.join(piece)
+	if text == "" {
 		return nil
 	}
 
-	a.calls.list[index].arguments.add(piece)
-	return a.emit(Delta{Kind: DeltaArguments, Index: index, Text: piece})
+	a.calls.list[index].arguments.add(text)
+	return a.emit(Delta{Kind: DeltaArguments, Index: index, Text: text})
 }

@@ -7,8 +7,11 @@ import (
 	"slices"
 )
 
-// maxCalls bounds the tool calls of one assistant turn.
-const maxCalls = 128
+// Bounds of the tool calls of one assistant turn: those that are made, and those that a provider may write.
+const (
+	maxCalls     = 128
+	maxWireCalls = 4096
+)
 
 // errAmbiguous ends an answer in which it cannot be told to which call a piece belongs. To guess would run a tool with the arguments of
 // another one; the next answer may be clear.
@@ -29,6 +32,7 @@ type wireCalls struct {
 type wireCall struct {
 	id, name  string
 	arguments jsonEnd
+	halves    halves // of the arguments
 }
 
 // find returns the call that a piece belongs to: the one with its index, else the one with its id, else the one that began last. begins
@@ -46,8 +50,8 @@ func (c *wireCalls) find(part *openAICallPart, arguments string, whole bool) (ca
 	if part.Function.Name == "" {
 		return -1, false, ambiguous("arguments came before the name of their tool")
 	}
-	if len(c.list) >= maxCalls {
-		return -1, false, fmt.Errorf("the model calls more than %d tools at once", maxCalls)
+	if len(c.list) >= maxWireCalls {
+		return -1, false, fmt.Errorf("the model calls more than %d tools at once", maxWireCalls)
 	}
 
 	c.list = append(c.list, wireCall{id: part.ID, name: part.Function.Name})
@@ -153,17 +157,16 @@ func (j *jsonEnd) add(piece string) {
 	}
 }
 
-func openAIArguments(raw json.RawMessage) (string, error) {
+func openAIArguments(raw json.RawMessage) (text wireText, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
-		return "", nil
+		return text, nil
 	}
 	if raw[0] != '"' {
-		return string(raw), nil
+		return wireText{text: string(raw)}, nil
 	}
 
-	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
-		return "", fmt.Errorf("read model answer: arguments: %w", err)
+		return text, fmt.Errorf("read model answer: arguments: %w", err)
 	}
 	return text, nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,8 +42,8 @@ func (a Actions) validate() error {
 // strictness orders the policies: of several patterns that match, the strictest counts.
 var strictness = map[string]int{tool.ActionDirect: 1, tool.ActionPreview: 2, tool.ActionForbidden: 3}
 
-// of returns what the lists say about a tool; empty = nothing.
-func (a Actions) of(name string) string {
+// Of returns what the lists say about the tool with a canonical name, as an action policy; empty = nothing. Categories do not count.
+func (a Actions) Of(name string) string {
 	if policy := tool.ActionPolicy(a.Tools[name]); policy != "" {
 		return policy
 	}
@@ -68,7 +69,7 @@ func (j *job) action(declaration *tool.Declaration) string {
 	return tool.ResolveAction(map[string]any{
 		"tool_name": name, "tool_def": declaration.Object(),
 		"action_policy": map[string]any{
-			"tools":      map[string]any{name: j.agent.options.Actions.of(name)},
+			"tools":      map[string]any{name: j.agent.options.Actions.Of(name)},
 			"categories": anyMap(j.agent.options.Actions.Categories),
 		},
 	}, permits)
@@ -217,7 +218,7 @@ const (
 func (b ByDemand) Ask(_ context.Context, turn agents.Turn, proposal loop.Proposal) (map[string]any, error) {
 	prepared := proposal.PreparedToolCall
 	name := value.Text(prepared["tool_name"])
-	redacted := tool.RedactParameters(proposal.Parameters, proposal.ToolDeclaration)
+	redacted := tool.RedactParameters(value.Assoc(prepared["parameters"]), proposal.ToolDeclaration) // defaults and bindings run, too
 	action := b.nameOf(turn, proposal.ToolCallID, name, prepared["parameters"])
 	payload := map[string]any{
 		"action_id": action, "kind": "tool_call", "preview": map[string]any{"tool_name": name, "parameters": redacted},
@@ -228,12 +229,19 @@ func (b ByDemand) Ask(_ context.Context, turn agents.Turn, proposal loop.Proposa
 		"idempotency_key": tool.Call{Name: name, Parameters: value.Assoc(prepared["parameters"]), Context: map[string]any{"run_id": turn.ID}}.IdempotencyKey(),
 	}
 
+	if identity := proposal.ToolDeclaration.Field(identityKey); identity != nil {
+		payload["identity"] = identity
+	}
+
 	if size := len(value.EncodeText(redacted)); size > maxApproved {
 		return nil, fmt.Errorf("the arguments have %d bytes, and an approver can be shown at most %d", size, maxApproved)
 	}
 	summary := fmt.Sprintf("The agent wants to use %s.", quote(name))
 	return envelope.NewApprovalRequired(summary, payload, map[string]any{"tool_call_id": proposal.ToolCallID}).Value(), nil
 }
+
+// identityKey is the member of a declaration that says which tool of an MCP server it is. The server may reuse the name for another one.
+const identityKey = "mcp"
 
 // decision names the resolution that the turn runs with.
 func decision(turn agents.Turn) string {
@@ -283,7 +291,7 @@ func (b ByDemand) Settle(ctx context.Context, turn agents.Turn, waiting Waiting)
 		}, nil
 	}
 
-	return b.call(ctx, turn, waiting, input)
+	return b.call(ctx, turn, waiting, payload)
 }
 
 // nameOf names a call of a tool: the keyed digest of all that its approver decides about, with what is redacted for them.
@@ -308,25 +316,21 @@ func approvedAction(resolution *policypart.Resolution) string {
 }
 
 // call finds the tool again and runs it with the approved parameters.
-func (b ByDemand) call(ctx context.Context, turn agents.Turn, waiting Waiting, input map[string]any) (map[string]any, error) {
-	name := value.Text(input["tool_name"])
-	for _, source := range b.Tools {
-		entries, err := source.Declarations(ctx, turn)
-		if err != nil {
-			return nil, err
-		}
-
-		declared, _ := tool.Declare(entries)
-		declaration, known := declared.Get(name)
-		if !known {
-			continue
-		}
-
-		return tool.Execute(ctx, tool.Prepared{Call: tool.Call{
-			Name: name, Parameters: value.Assoc(input["parameters"]), ID: waiting.CallID, Declaration: declaration,
-			Context: map[string]any{"run_id": turn.ID, "agent": turn.Agent, "tool_call_id": waiting.CallID},
-		}}, tool.Executors{Default: source}), nil
+func (b ByDemand) call(ctx context.Context, turn agents.Turn, waiting Waiting, approved map[string]any) (map[string]any, error) {
+	declared, _, err := declaredTools(ctx, turn, b.Tools)
+	if err != nil {
+		return nil, err
 	}
 
-	return map[string]any{"success": false, "error": "The tool is not there any more.", "error_type": "tool_not_found"}, nil
+	input := value.Assoc(approved["apply_input"])
+	name := value.Text(input["tool_name"])
+	at := slices.IndexFunc(declared, func(one declaredTool) bool { return one.Name() == name })
+	if at < 0 || !value.Equal(declared[at].Field(identityKey), approved["identity"]) {
+		return map[string]any{"success": false, "error": "The tool is not there any more.", "error_type": "tool_not_found"}, nil
+	}
+
+	return tool.Execute(ctx, tool.Prepared{Call: tool.Call{
+		Name: name, Parameters: value.Assoc(input["parameters"]), ID: waiting.CallID, Declaration: declared[at].Declaration,
+		Context: map[string]any{"run_id": turn.ID, "agent": turn.Agent, "tool_call_id": waiting.CallID},
+	}}, tool.Executors{Default: declared[at].source}), nil
 }

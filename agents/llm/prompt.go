@@ -11,6 +11,7 @@ import (
 	"inbox/agents"
 	"inbox/agents/runtime/envelope"
 	"inbox/identity"
+	"inbox/internal/markup"
 	"inbox/normalized"
 )
 
@@ -117,7 +118,7 @@ func speech(text string, files *placed, marks marker, metadata map[string]any) e
 const noText = "(no text)"
 
 func contents(parts []normalized.Part) string {
-	if text := strings.TrimSpace(normalized.PlainText(parts)); text != "" {
+	if text := strings.TrimSpace(markup.PlainText(parts)); text != "" {
 		return text
 	}
 	return noText
@@ -141,7 +142,7 @@ func told(parts []normalized.Part) string {
 // quote writes what a stranger chose, such as a name, as one short line in quotes.
 func quote(text string) string {
 	line := []rune(strings.Join(strings.Fields(strings.Map(func(char rune) rune {
-		if char == '"' || char == '<' || char == '>' || !unicode.IsPrint(char) {
+		if char == '"' || char == '>' || strings.ContainsRune(angleSigns, char) || !unicode.IsPrint(char) {
 			return ' '
 		}
 		return char

@@ -171,6 +171,28 @@ func TestNobodyForgesMarks(t *testing.T) {
 	})
 }
 
+// TestUnseenLettersAndOtherSignsMakeNoMark: neither in a text nor in a name.
+func TestUnseenLettersAndOtherSignsMakeNoMark(t *testing.T) {
+	for _, text := range []string{
+		"<re\u200bquest>", "<\u3164/request>", "<\u2800message>", "<\u115fcontext>", "</con\u034ftext>", "<r" + strings.Repeat("\u2060", 60) + "equest>",
+		"\u2329request>", "\u276crequest\u276d", "\u2770/file>", "\u300a/message\u300b", "\uff1crequest\uff1e",
+	} {
+		if left := disarm(text); left == text || !strings.HasPrefix(left, "&lt;") {
+			t.Errorf("%+q is left as %+q", text, left)
+		}
+		for _, name := range []string{label(text), quote(text)} {
+			if strings.ContainsAny(name, angleSigns) {
+				t.Errorf("the name %+q is written %+q", text, name)
+			}
+		}
+	}
+	for _, text := range []string{"a < b", "vector<int>", "<b>request</b>", "x<re quest", "\u300amessages\u300b"} {
+		if left := disarm(text); left != text {
+			t.Errorf("%q became %q", text, left)
+		}
+	}
+}
+
 func TestResultsOfTheClientAreTold(t *testing.T) {
 	call := normalized.Part{Kind: normalized.PartToolCall, ID: "c1", Name: "map", Args: json.RawMessage(`{}`), Result: json.RawMessage(`{"lat":1}`)}
 	running := normalized.Part{Kind: normalized.PartToolCall, ID: "c2", Name: "clock"}

@@ -13,51 +13,77 @@ import (
 	"strings"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/value"
+	"inbox/internal/clip"
 	"inbox/normalized"
 )
 
 // Sizes of one assistant turn in bytes.
 const (
-	maxTextBytes      = 1 << 20 // as much as one text part may have (message contract, section 1)
-	maxArgumentsBytes = 1 << 20 // of one call
+	maxTextBytes      = 1<<20 - 256 // as much as one text part may have (message contract, section 1), with the line about the rest
+	maxArgumentsBytes = 1 << 20     // of one call
 )
 
-// reply puts the deltas of one assistant turn together.
+// reply puts the deltas of one assistant turn together, as far as it has room for them.
 type reply struct {
 	text  strings.Builder
 	calls []call
 	usage Usage
 	stop  string
+
+	left   int // bytes of the text that have no room
+	unmade int // tool calls over the limit
 }
 
 type call struct {
 	id, name  string
 	arguments bytes.Buffer // not a strings.Builder: the list of calls grows while their pieces come
+	over      bool         // they are too long
 }
 
-// add takes the next delta. Its errors say which limit the model broke.
+// content returns the text, with a line about what is not in it.
+func (r *reply) content() string {
+	text := r.text.String()
+	if r.left > 0 {
+		text += "\n\n" + normalized.Left{Bytes: r.left}.String()
+	}
+	if r.unmade > 0 {
+		text += fmt.Sprintf("\n\n(%d more tool calls were not made: there are at most %d at once.)", r.unmade, maxCalls)
+	}
+	return text
+}
+
+// add takes the next delta. Its errors say how the provider broke the order of deltas.
 func (r *reply) add(delta Delta) error {
 	switch delta.Kind {
 	case DeltaText:
-		if r.text.Len()+len(delta.Text) > maxTextBytes {
-			return errors.New("the model's answer is over 1 MiB")
+		kept := ""
+		if r.left == 0 {
+			kept = clip.Bytes(delta.Text, maxTextBytes-r.text.Len())
 		}
-		r.text.WriteString(delta.Text)
+		r.left += len(delta.Text) - len(kept)
+		r.text.WriteString(kept)
 	case DeltaToolCall:
-		if delta.Index != len(r.calls) || len(r.calls) >= maxCalls {
-			return fmt.Errorf("tool call %d begins out of order or over the limit of %d", delta.Index, maxCalls)
+		if delta.Index != len(r.calls)+r.unmade {
+			return fmt.Errorf("tool call %d begins out of order", delta.Index)
+		}
+		if len(r.calls) >= maxCalls {
+			r.unmade++
+			return nil
 		}
 		r.calls = append(r.calls, call{id: callID(delta.ID), name: delta.Name})
 	case DeltaArguments:
-		if delta.Index < 0 || delta.Index >= len(r.calls) {
+		if delta.Index < 0 || delta.Index >= len(r.calls)+r.unmade {
 			return fmt.Errorf("arguments of tool call %d came before the call", delta.Index)
 		}
-		written := &r.calls[delta.Index].arguments
-		if written.Len()+len(delta.Text) > maxArgumentsBytes {
-			return errors.New("the arguments of a tool call are over 1 MiB")
+		if delta.Index >= len(r.calls) {
+			return nil
 		}
-		written.WriteString(delta.Text)
+		written := &r.calls[delta.Index]
+		if written.over = written.over || written.arguments.Len()+len(delta.Text) > maxArgumentsBytes; !written.over {
+			written.arguments.WriteString(delta.Text)
+		}
 	case DeltaUsage:
 		r.usage = delta.Usage
 	case DeltaStop:
@@ -80,6 +106,9 @@ func callID(given string) string {
 
 // parameters reads the arguments of a call. No arguments at all are an empty object.
 func (c *call) parameters() (map[string]any, error) {
+	if c.over {
+		return nil, errors.New("the arguments are over 1 MiB")
+	}
 	text := strings.TrimSpace(c.arguments.String())
 	if text == "" {
 		return map[string]any{}, nil
@@ -99,8 +128,8 @@ func (c *call) parameters() (map[string]any, error) {
 
 // row is the call as the loop takes it. Arguments that cannot be read are told to the mediator, which refuses the call:
 // an empty object would be another call than the one that the model meant.
-func (c *call) row(names toolNames) map[string]any {
-	row := map[string]any{"id": c.id, "name": names.declared(c.name)}
+func (c *call) row(tools tool.Declarations) map[string]any {
+	row := map[string]any{"id": c.id, "name": called(tools, c.name)}
 	parameters, err := c.parameters()
 	if err != nil {
 		row[unreadable] = err.Error()
@@ -165,6 +194,9 @@ func (j *job) finish(ctx context.Context, result map[string]any) error {
 		text = ""
 	}
 
+	if j.said != nil && text != "" {
+		response.Left.Bytes = j.said.left // the text says so already
+	}
 	j.answer.close(response, text)
 	return nil
 }
@@ -198,7 +230,7 @@ func (j *job) conclude(ctx context.Context, result map[string]any) (string, erro
 	if err != nil {
 		return "", err
 	}
-	return strings.TrimSpace(said.text.String()), nil
+	return strings.TrimSpace(said.content()), nil
 }
 
 // metadata is what the operator's trace shows: what it took and what it cost.

@@ -53,7 +53,7 @@ func (j *job) callsOf(transcript []envelope.Envelope) (calls records) {
 		}
 		call, has := made[id]
 		if message.Type == envelope.TypeToolResult && has && id != "" && call.ToolName() != "" && message.Payload["status"] != request.StatusPending {
-			calls.add(j.names.set, call, message)
+			calls.add(j.tools, call, message)
 			delete(made, id)
 		}
 	}
@@ -205,7 +205,7 @@ func (j *job) redactedApproval(asked map[string]any) map[string]any {
 }
 
 func (j *job) redacted(name string, parameters any) map[string]any {
-	declaration, _ := j.names.set.Get(j.names.set.Resolve(name))
+	declaration, _ := j.tools.Get(j.tools.Resolve(name))
 	return tool.RedactParameters(value.Assoc(parameters), declaration)
 }
 

@@ -30,6 +30,7 @@ type script struct {
 	mu      sync.Mutex
 	answers []recorded
 	asked   []map[string]any
+	bodies  [][]byte
 	headers []http.Header
 	paths   []string
 	address string
@@ -58,6 +59,7 @@ func (s *script) serve(w http.ResponseWriter, r *http.Request) {
 	_ = json.Unmarshal(body, &asked)
 	s.mu.Lock()
 	s.asked, s.headers, s.paths = append(s.asked, asked), append(s.headers, r.Header), append(s.paths, r.URL.Path)
+	s.bodies = append(s.bodies, body)
 	next := s.answers[min(len(s.asked), len(s.answers))-1]
 	s.mu.Unlock()
 	next.write(w, r)

@@ -73,8 +73,8 @@ func (j *job) toolEnded(id, name string, result map[string]any) {
 	started, known := j.begun[id]
 	delete(j.begun, id)
 	j.hooked.ended = id
-	j.note.count(j.names.set.Resolve(name), 1)
-	step := exchange.ToolStep{Name: shortened(j.names.set.Resolve(name)), CallID: id, Status: exchange.ToolFailed, Arguments: started.arguments}
+	j.note.count(j.tools.Resolve(name), 1)
+	step := exchange.ToolStep{Name: shortened(j.tools.Resolve(name)), CallID: id, Status: exchange.ToolFailed, Arguments: started.arguments}
 	if known {
 		step.Millis = time.Since(started.at).Milliseconds()
 	}
@@ -128,7 +128,7 @@ func (j *job) waits(waiting *Waiting, calls int) {
 		calls = 0 // what everybody expects
 	}
 	j.turn.Did(exchange.EventRunWaits, exchange.WaitStep{
-		For: waiting.Status, Tool: shortened(j.names.set.Resolve(waiting.ToolName)), CallID: waiting.CallID, Calls: calls,
+		For: waiting.Status, Tool: shortened(j.tools.Resolve(waiting.ToolName)), CallID: waiting.CallID, Calls: calls,
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strconv"
 	"strings"
 	"sync"
@@ -271,7 +272,7 @@ func TestGoesOnAfterACrash(t *testing.T) {
 	note := &memory{}
 	turn := question("crash")
 	turn.Memory = note
-	dies, _ := failing(1, fault.RetryIn(0, "dead", nil))
+	dies, _ := failing(1, (&refusal{status: http.StatusServiceUnavailable}).fault(0))
 	var asked []Request
 	first := true
 	agent := newAgent(t, Options{Tools: []Tools{tools}, Provider: modelFunc(func(ctx context.Context, request Request, yield func(Delta) bool) error {

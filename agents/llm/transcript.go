@@ -14,8 +14,9 @@ const nudge = "identical_failure_nudge"
 // conversation turns a transcript into what a model reads: calls of one turn together, then all their results, sides
 // alternating, the user's first and last.
 type conversation struct {
-	names    toolNames
+	tools    tool.Declarations
 	pictures *images
+	files    func(result envelope.Envelope) []Block // that came with it; nil = none
 	messages []Message
 	turn     any // payload.turn of the calls in messages[calls]; nil = none that may grow
 	calls    int // place of the assistant's turn with these calls; their results stand right after it
@@ -99,7 +100,7 @@ func (c *conversation) call(message envelope.Envelope) {
 		c.turn, c.calls = turn, len(c.messages)-1
 	}
 	c.messages[c.calls].Blocks = append(c.messages[c.calls].Blocks, Block{
-		Kind: BlockCall, ID: message.ToolCallID(), Name: c.names.shown(message.ToolName()),
+		Kind: BlockCall, ID: message.ToolCallID(), Name: shown(c.tools, message.ToolName()),
 		Arguments: jsonText(value.Assoc(message.Payload["parameters"])),
 	})
 }
@@ -118,6 +119,9 @@ func (c *conversation) result(message envelope.Envelope) {
 	answers.Blocks = slices.Insert(answers.Blocks, at, Block{
 		Kind: BlockResult, ID: message.ToolCallID(), Text: c.resultText(message), Failed: !succeeded(message.Payload),
 	})
+	if c.files != nil {
+		answers.Blocks = append(answers.Blocks, c.files(message)...)
+	}
 }
 
 // resultText adds the citations of the result, which the text of the records lacks, and marks what strangers wrote. The
@@ -128,7 +132,7 @@ func (c *conversation) resultText(message envelope.Envelope) string {
 		text += "\n\nSources of this result: " + value.EncodeText(citations)
 	}
 
-	declaration, has := c.names.set.Get(c.names.set.Resolve(message.ToolName()))
+	declaration, has := c.tools.Get(c.tools.Resolve(message.ToolName()))
 	if !has || !tool.Strange(declaration) {
 		return text
 	}

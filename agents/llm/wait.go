@@ -99,24 +99,24 @@ func (j *job) park(waiting *Waiting) error {
 	response := normalized.Response{Status: normalized.StatusInputRequired, Metadata: j.metadata(waiting.Status)}
 	text := ""
 	if waiting.Status == envelope.StatusApprovalRequired {
-		response.Parts = []normalized.Part{{Kind: normalized.PartPolicy, Policy: demand(waiting)}}
+		response.Parts = []normalized.Part{{Kind: normalized.PartPolicy, Policy: demand(waiting, j.tools.Resolve(waiting.ToolName))}}
 	} else if _, shown := j.answer.calls[waiting.CallID]; !shown {
-		text = "The agent waits for the result of " + waiting.ToolName + "."
+		text = "The agent waits for the result of " + j.tools.Resolve(waiting.ToolName) + "."
 	}
 
 	j.answer.close(response, text)
 	return nil
 }
 
-// demand is the policy part of a tool that needs approval.
-func demand(waiting *Waiting) *policypart.Part {
+// demand is the policy part of a tool that needs approval. An approver reads its canonical name, not the one for models.
+func demand(waiting *Waiting, name string) *policypart.Part {
 	summary := strings.TrimSpace(value.Text(waiting.Request["content"]))
 	if summary == "" {
-		summary = fmt.Sprintf("Before the agent uses %s, an approver must agree.", quote(waiting.ToolName))
+		summary = fmt.Sprintf("Before the agent uses %s, an approver must agree.", quote(name))
 	}
 
 	payload := value.Assoc(waiting.Request["payload"])
-	asked := map[string]any{"action_id": value.Text(payload["action_id"]), "tool_name": waiting.ToolName, "tool_call_id": waiting.CallID}
+	asked := map[string]any{"action_id": value.Text(payload["action_id"]), "tool_name": name, "tool_call_id": waiting.CallID}
 	if preview, is := value.Object(payload["preview"]); is { // the call itself, without its secrets
 		asked["preview"] = preview["parameters"]
 	}
@@ -158,6 +158,9 @@ func (j *job) settle(ctx context.Context) (waits bool, err error) {
 	}
 
 	j.result(waiting.CallID, waiting.ToolName, result)
+	if files := value.Assoc(result["metadata"])[request.FilesKey]; files != nil && waiting.Status == envelope.StatusRuntimeToolPending {
+		j.note.Messages[len(j.note.Messages)-1].Metadata[request.FilesKey] = files // of the server, other metadata is the tool's
+	}
 	j.note.Waiting = nil
 	return false, j.save(ctx)
 }
@@ -188,11 +191,14 @@ func (j *job) settled(ctx context.Context, waiting *Waiting) (map[string]any, er
 	if waiting.Status == envelope.StatusRuntimeToolPending {
 		return j.submitted(ctx, waiting)
 	}
+	resolution := j.turn.Message.PolicyResolution
+	if resolution != nil && resolution.Outcome == policypart.OutcomeGranted && j.forbidden[waiting.ToolName] { // an approval is no right
+		return map[string]any{"success": false, "error": "The tool may not be used any more.", "error_type": "action_forbidden"}, nil
+	}
 	if j.agent.options.Approvals != nil {
 		return j.agent.options.Approvals.Settle(ctx, j.turn, *waiting) //nolint:wrapcheck // a fault already
 	}
 
-	resolution := j.turn.Message.PolicyResolution
 	switch {
 	case resolution == nil, approvedAction(resolution) != value.Text(value.Assoc(waiting.Request["payload"])["action_id"]):
 		return nil, nil

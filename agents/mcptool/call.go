@@ -35,13 +35,18 @@ func failed(kind, text string) map[string]any {
 	return map[string]any{"success": false, "error": text, "error_type": kind}
 }
 
-func (s *server) call(ctx context.Context, name string, parameters map[string]any, key string) (map[string]any, error) {
+func notFound(name string) map[string]any {
+	return failed(kindNotFound, "Tool '"+name+"' not found")
+}
+
+// call runs a tool. Remote is its name at the server when it was declared; empty = whatever has the name now.
+func (s *server) call(ctx context.Context, name, remote string, parameters map[string]any, key string) (map[string]any, error) {
 	traced, span := telemetry.StartBelow(ctx, "tool", telemetry.KindClient, telemetry.Attribute("inbox.tool_server", s.settings.Name))
 	if _, exists := s.current().byName[name]; exists { // others are words of a model
 		span.Set(telemetry.Attribute("gen_ai.tool.name", name))
 	}
 	started := time.Now()
-	answer, err := s.attempt(traced, name, parameters, key)
+	answer, err := s.attempt(traced, name, remote, parameters, key)
 	callSeconds.Observe(time.Since(started).Seconds())
 	outcome := "ok"
 	if err != nil {
@@ -60,10 +65,10 @@ func (s *server) call(ctx context.Context, name string, parameters map[string]an
 }
 
 // attempt sends the call once.
-func (s *server) attempt(outer context.Context, name string, parameters map[string]any, key string) (map[string]any, error) {
+func (s *server) attempt(outer context.Context, name, remote string, parameters map[string]any, key string) (map[string]any, error) {
 	known, exists := s.current().byName[name]
-	if !exists {
-		return failed(kindNotFound, "Tool '"+name+"' not found"), nil
+	if !exists || remote != "" && remote != known.remote {
+		return notFound(name), nil
 	}
 
 	ctx, cancel := context.WithTimeout(outer, s.settings.Timeout)

@@ -34,6 +34,7 @@ type server struct {
 	connection *connection   // nil while there is none
 	switched   chan struct{} // closed when connection changes
 	tools      *listing      // the last one, also while there is no connection
+	listed     bool          // there was a list
 	failure    string        // why there is no connection, for the operator
 	since      time.Time
 }
@@ -170,14 +171,22 @@ func (s *server) ended(c *connection) error {
 // publish makes a state known to calls and to the operator. The last list stays when a connection is lost: an agent
 // keeps its tools, and calls say that the server is away.
 func (s *server) publish(c *connection, tools *listing, failure error) {
+	if s.settle(c, tools, failure) && s.options.Listed != nil {
+		s.options.Listed()
+	}
+}
+
+// settle is publish under the lock. It reports whether there is another list than before.
+func (s *server) settle(c *connection, tools *listing, failure error) (changed bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 
 	if tools != nil {
-		if !slices.Equal(tools.names(), s.tools.names()) {
+		changed = !s.listed || !slices.Equal(tools.names(), s.tools.names()) || !slices.Equal(tools.idle, s.tools.idle)
+		if changed {
 			s.report(tools)
 		}
-		s.tools = tools
+		s.tools, s.listed = tools, true
 	}
 
 	s.failure = ""
@@ -190,12 +199,16 @@ func (s *server) publish(c *connection, tools *listing, failure error) {
 		close(s.switched)
 		s.switched = make(chan struct{})
 	}
+	return changed
 }
 
 func (s *server) report(tools *listing) {
 	s.log.Info("tools of MCP server", "tools", len(tools.tools), "left_out_by_settings", tools.refused, "unusable", tools.broken)
 	if tools.over {
 		s.log.Warn("MCP server has more tools than allowed: choose some with tools", "limit", s.options.MaxTools)
+	}
+	for _, one := range tools.idle {
+		s.log.Warn("a pattern of agents.mcp matches no tool of the server", "setting", one.Setting, "pattern", one.Pattern)
 	}
 }
 

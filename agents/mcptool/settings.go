@@ -48,6 +48,8 @@ type Options struct {
 	Keep   KeepFunc         // nil: files up to 64 KiB stand in the answer itself, larger ones are only named
 	Log    *slog.Logger     // nil = slog.Default
 
+	Listed func() // called when the tools of a server are known or have changed, by several servers at once; nil = nothing
+
 	Version string // of this program, told to servers; "0"
 
 	MaxTools       int // of one server, after the globs; 128
@@ -122,8 +124,13 @@ func (s Server) Validate() error {
 	return s.validateEnvironment()
 }
 
+// lists returns the lists of patterns by their keys.
+func (s Server) lists() map[string][]string {
+	return map[string][]string{"tools": s.Tools, "preview": s.Preview, "forbidden": s.Forbidden, "at_most_once": s.AtMostOnce}
+}
+
 func (s Server) validatePatterns() error {
-	lists := map[string][]string{"tools": s.Tools, "preview": s.Preview, "forbidden": s.Forbidden, "at_most_once": s.AtMostOnce}
+	lists := s.lists()
 	for _, key := range slices.Sorted(maps.Keys(lists)) {
 		for _, pattern := range lists[key] {
 			if _, err := path.Match(pattern, ""); err != nil || pattern == "" {

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 	"inbox/internal/telemetry"
 )
@@ -140,14 +141,19 @@ func (s *Source) of(name string) *server {
 	return s.byName[namespace]
 }
 
-// Execute runs a prepared call. The server gets the call's idempotency key if the call belongs to a run. Everything
+// Execute runs a prepared call. It does not run another tool to which the server has given the name of the declared one. The server gets the call's idempotency key if the call belongs to a run. Everything
 // that goes wrong is an answer with success false, error and error_type; an error is returned only when ctx ends.
 func (s *Source) Execute(ctx context.Context, call tool.Call) (map[string]any, error) {
 	key := ""
 	if run, _ := call.Context["run_id"].(string); run != "" { // without a run the keys of strangers' calls would be the same
 		key = call.IdempotencyKey()
 	}
-	return s.Call(ctx, call.Name, call.Parameters, key)
+
+	one := s.of(call.Name)
+	if one == nil {
+		return notFound(call.Name), nil
+	}
+	return one.call(ctx, call.Name, value.Text(value.Assoc(call.Declaration.Field("mcp"))["tool"]), call.Parameters, key)
 }
 
 // Call runs a tool by its canonical name. The key, if there is one, goes to the server as IdempotencyMeta. Answer and
@@ -155,21 +161,22 @@ func (s *Source) Execute(ctx context.Context, call tool.Call) (map[string]any, e
 func (s *Source) Call(ctx context.Context, name string, parameters map[string]any, key string) (map[string]any, error) {
 	one := s.of(name)
 	if one == nil {
-		return failed(kindNotFound, "Tool '"+name+"' not found"), nil
+		return notFound(name), nil
 	}
-	return one.call(ctx, name, parameters, key)
+	return one.call(ctx, name, "", parameters, key)
 }
 
 // Status is what an operator sees of a server.
 type Status struct {
 	Server    string
 	Connected bool
-	Since     time.Time // of the present state
-	Reason    string    // why it is not connected; for the operator only
-	Tools     []string  // canonical names of the tools on offer, also while it is away
-	LeftOut   int       // tools that the settings leave out
-	Unusable  int       // tools that cannot be declared: odd name, odd or too large schema
-	TooMany   bool      // the server has more tools than MaxTools
+	Since     time.Time   // of the present state
+	Reason    string      // why it is not connected; for the operator only
+	Tools     []string    // canonical names of the tools on offer, also while it is away
+	LeftOut   int         // tools that the settings leave out
+	Unusable  int         // tools that cannot be declared: odd name, odd or too large schema
+	Unmatched []Unmatched // patterns of the settings that match no tool of the server; empty if it has too many
+	TooMany   bool        // the server has more tools than MaxTools
 }
 
 // Status tells about every server, in the order of the settings.
@@ -186,7 +193,7 @@ func (s *server) status() Status {
 	defer s.mutex.Unlock()
 	return Status{
 		Server: s.settings.Name, Connected: s.connection != nil, Since: s.since, Reason: s.failure,
-		Tools: s.tools.names(), LeftOut: s.tools.refused, Unusable: s.tools.broken, TooMany: s.tools.over,
+		Tools: s.tools.names(), LeftOut: s.tools.refused, Unmatched: s.tools.idle, Unusable: s.tools.broken, TooMany: s.tools.over,
 	}
 }
 

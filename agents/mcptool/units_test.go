@@ -3,18 +3,24 @@ package mcptool
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
+	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"pgregory.net/rapid"
 
+	"inbox/agents/runtime/tool"
 	"inbox/internal/clip"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
@@ -72,7 +78,7 @@ func TestSourceWithoutStart(t *testing.T) {
 func TestNames(t *testing.T) {
 	for remote, want := range map[string]string{
 		"getWeather": "get_weather", "HTTPGet": "httpget", "read.file": "read_file", "a/b": "a_b", "_x_": "x", "2fa": "tool_2fa",
-		"***": "tool", "keep-this_one": "keep-this_one",
+		"***": "tool", "天气": "tool_4d947325", "keep-this_one": "keep-this_one",
 	} {
 		if got := slug(remote); got != want {
 			t.Errorf("slug(%q) = %q, want %q", remote, got, want)
@@ -80,26 +86,113 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestNamesAreValidAndDiffer(t *testing.T) {
+// offering lists tools as a server would, in this order.
+func offering(remotes ...string) (listed *listing, naming map[string]string) {
+	return offeringTo(Server{Name: "srv"}, remotes...)
+}
+
+// offeringTo lists tools as a server with these settings would.
+func offeringTo(settings Server, remotes ...string) (listed *listing, naming map[string]string) {
+	s := newServer(context.Background(), settings, Options{Log: slog.New(slog.DiscardHandler), MaxTools: 1000})
+	found := &listing{byName: map[string]remoteTool{}, claims: map[string][]string{}, idle: settings.patterns()}
+	for _, remote := range remotes {
+		s.add(found, &mcp.Tool{Name: remote, InputSchema: map[string]any{"type": "object"}})
+	}
+	found, naming = s.settled(found), map[string]string{}
+	for name, known := range found.byName {
+		naming[known.remote] = name
+	}
+	return found, naming
+}
+
+// The name of a tool depends on its name at the server only: not on the order of the list, and not on other tools. Tools that would share a name
+// have none.
+func TestNamesAreValidAndDependOnNoOtherTool(t *testing.T) {
 	canonical := regexp.MustCompile(`^srv/[a-z][a-z0-9_-]{0,63}$`)
-	safe := regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,63}$`)
 	rapid.Check(t, func(t *rapid.T) {
-		remotes := rapid.SliceOfDistinct(rapid.OneOf(rapid.String(), rapid.StringMatching(`[aA._-]{1,4}`)), rapid.ID).Draw(t, "remotes")
-		naming, seen := newNaming("srv"), map[string]string{}
-		for _, remote := range remotes {
-			name := naming.canonical(remote)
-			alias := naming.providerSafe(name)
-			if !canonical.MatchString(name) || !safe.MatchString(alias) {
-				t.Fatalf("%q becomes %q, %q", remote, name, alias)
-			}
-			for _, taken := range []string{name, alias} {
-				if other, has := seen[taken]; has {
-					t.Fatalf("%q and %q are both %q", other, remote, taken)
-				}
-				seen[taken] = remote
+		remotes := rapid.SliceOfDistinct(rapid.OneOf(rapid.StringN(1, 40, 128), rapid.StringMatching(`[aA._-]{1,4}`)), rapid.ID).Draw(t, "remotes")
+		found, naming := offering(remotes...)
+		if len(found.tools)+found.broken != len(remotes) || len(found.tools) != len(found.byName) {
+			t.Fatalf("%d tools: %d declared under %d names, %d refused", len(remotes), len(found.tools), len(found.byName), found.broken)
+		}
+		for remote, name := range naming {
+			if _, alone := offering(remote); alone[remote] != name || !canonical.MatchString(name) {
+				t.Fatalf("%q is %q here and %q alone", remote, name, alone[remote])
 			}
 		}
+		slices.Reverse(remotes)
+		if _, reversed := offering(remotes...); !maps.Equal(naming, reversed) {
+			t.Fatalf("%v in one order and %v in the other", naming, reversed)
+		}
 	})
+}
+
+func TestToolsThatShareANameAreRefusedByBothNames(t *testing.T) {
+	for _, order := range [][]string{{"getUser", "get_user", "other"}, {"other", "get_user", "getUser"}} {
+		found, naming := offering(order...)
+		want := []tool.Rejection{{
+			Name: "srv/get_user", Reason: `the tools "getUser" and "get_user" of the server are both srv/get_user; to have only "get_user", write forbidden = ["getUser"] in its [[agents.mcp]]`,
+		}}
+		if !maps.Equal(naming, map[string]string{"other": "srv/other"}) || !slices.Equal(found.wrong, want) || found.broken != 2 {
+			t.Fatalf("%v, refused %d: %v", naming, found.broken, found.wrong)
+		}
+	}
+	for _, remotes := range [][]string{{"天气", "日本"}, {strings.Repeat("a", 64) + "b", strings.Repeat("a", 64) + "c"}, {"a.b", "ä.b"}} {
+		if found, naming := offering(remotes...); len(naming) != 2 {
+			t.Errorf("%q: %v, refused %v", remotes, naming, found.wrong)
+		}
+	}
+}
+
+// TestAdviceForToolsThatShareANameWorks: with the pattern that the reason names, exactly the tool that it names is declared.
+func TestAdviceForToolsThatShareANameWorks(t *testing.T) {
+	advice := regexp.MustCompile(`to have only "(.+)", write forbidden = \[(.+)\] in`)
+	for _, remotes := range [][]string{{"getUser", "get_user"}, {"getUser", "GetUser"}, {"get user", "get_user", "getUser", "get*user"}, {`a\b`, "a_b", "a[b]"}} {
+		found, _ := offering(remotes...)
+		if len(found.wrong) != 1 {
+			t.Errorf("%q: %v", remotes, found.wrong)
+			continue
+		}
+		said := advice.FindStringSubmatch(found.wrong[0].Reason)
+		if said == nil {
+			t.Errorf("no advice: %s", found.wrong[0].Reason)
+			continue
+		}
+		var forbidden []string
+		if err := json.Unmarshal([]byte("["+said[2]+"]"), &forbidden); err != nil {
+			t.Errorf("%s: %v", said[2], err)
+		}
+		if _, naming := offeringTo(Server{Name: "srv", Forbidden: forbidden}, remotes...); len(naming) != 1 || naming[said[1]] == "" {
+			t.Errorf("%q with forbidden = %q: %v, want %s", remotes, forbidden, naming, said[1])
+		}
+	}
+}
+
+// TestPatternsThatRestrictMayNameTheServer: an approval or a prohibition is not lost because its pattern is the canonical name or the name for
+// models. A pattern that permits is only what it says.
+func TestPatternsThatRestrictMayNameTheServer(t *testing.T) {
+	const own, other = "add_note", "notes__add_note"
+	for pattern, want := range map[string][2]bool{
+		own: {true, false}, "notes/add_note": {true, false}, "notes__add_note": {true, true}, "notes__add_*": {true, true}, "notes/*": {true, true},
+		"note": {}, "mail__add_note": {}, "no*": {false, true},
+	} {
+		s := Server{Name: "notes", Preview: []string{pattern}, Forbidden: []string{pattern}}
+		for i, remote := range []string{own, other} {
+			if previewed := s.action(remote, slug(remote)) == actionPreview; previewed != want[i] || s.offered(remote, slug(remote)) == want[i] {
+				t.Errorf("%s: %s is previewed %t, forbidden %t", pattern, remote, previewed, !s.offered(remote, slug(remote)))
+			}
+		}
+	}
+	if s := (Server{Name: "notes", Tools: []string{other}}); s.offered(own, own) || !s.offered(other, other) {
+		t.Error("tools lets in more than it names")
+	}
+
+	found, _ := offeringTo(Server{
+		Name: "notes", Tools: []string{"*_note", "lst"}, Preview: []string{"notes__add_note"}, Forbidden: []string{"drop*", "dorp"}, AtMostOnce: []string{"add-note"},
+	}, own, "drop_note")
+	if want := []Unmatched{{"at_most_once", "add-note"}, {"forbidden", "dorp"}, {"tools", "lst"}}; !slices.Equal(found.idle, want) {
+		t.Errorf("without a match: %v, want %v", found.idle, want)
+	}
 }
 
 func TestPausesGrow(t *testing.T) {

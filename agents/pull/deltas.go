@@ -23,6 +23,8 @@ const (
 	batchDeltas = 64
 	batchBytes  = 256 << 10
 	beatPause   = time.Second // between signs of life that empty lines give
+
+	maxDeltaBytes = 4 * MaxAnswerBytes // that are kept of one run; what has no room in an answer is left out of it long before
 )
 
 // received is the answer to a request with deltas.
@@ -156,6 +158,9 @@ func (b *batch) add(encoded []byte) error {
 	}
 
 	delta, err := normalized.DecodeDelta(encoded, b.service.options.Limits)
+	if err == nil && b.known.size+b.size+len(encoded) > maxDeltaBytes {
+		err = fault.Newf(fault.TooLarge, "the deltas of the run are over %d bytes; send the answer", maxDeltaBytes)
+	}
 	if err == nil {
 		err = b.known.fold.Add(delta)
 	}
@@ -201,7 +206,7 @@ func (b *batch) write() error {
 		return fault.New(fault.RateLimited, "another request is bringing deltas of this turn: send them one after the other")
 	}
 
-	b.known.next += len(b.deltas)
+	b.known.next, b.known.size = b.known.next+len(b.deltas), b.known.size+b.size
 	b.known.last, b.known.sent = key, time.Now()
 	b.deltas, b.size = nil, 0
 	s.notifier.notifyAll(runTopic(run))

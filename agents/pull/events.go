@@ -174,6 +174,7 @@ type session struct {
 	busy sync.Mutex // one request with deltas at a time
 	last string     // key of the last batch
 	next int        // number of the next delta, from 0
+	size int        // bytes of the deltas
 	fold *normalized.Fold
 	sent time.Time // when the last batch was written
 	beat time.Time // when the last sign of life without deltas was written
@@ -260,6 +261,7 @@ func (s *Service) catchUp(ctx context.Context, run string, known *session) (stat
 				return err
 			}
 			known.next++
+			known.size += len(encoded)
 		}
 
 		known.last = key

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"inbox/internal/fault"
+	"inbox/normalized"
 )
 
 func TestHostileBodies(t *testing.T) {
@@ -32,7 +34,6 @@ func TestHostileBodies(t *testing.T) {
 		{"answer", `{"parts":[]}`, 400, "parts"},
 		{"answer", `{"parts":[{"kind":"text","mime":"text/plain","content":"x"}],"in_reply_to":"another"}`, 400, "in_reply_to"},
 		{"answer", `{"parts":` + deep, 400, ""},
-		{"answer", `{"parts":[{"kind":"text","mime":"text/plain","content":"` + strings.Repeat("x", 2<<20) + `"}]}`, 413, ""},
 		{"answer", strings.Repeat(" ", MaxAnswerBytes+1), 413, "8388608"},
 		{"answer", "", 400, "parts"},
 		{"fail", ``, 400, "retry"},
@@ -46,7 +47,6 @@ func TestHostileBodies(t *testing.T) {
 		{"deltas", deep, 400, "delta 0"},
 		{"deltas", long + "x", 413, "1 MiB"},
 		{"deltas", `{"kind":"part_end"}`, 400, "no part was begun"},
-		{"deltas", `{"kind":"text","text":"` + long[:len(long)-30] + `"}` + "\n" + `{"kind":"text","text":"` + long[:100] + `"}`, 413, "delta 1"},
 		{"deltas&first=1", `{"kind":"text","text":"x"}`, 400, "at most 0"},
 		{"deltas&first=-1", `{"kind":"text","text":"x"}`, 400, "first"},
 		{"deltas&first=x", `{"kind":"text","text":"x"}`, 400, "first"},
@@ -61,6 +61,49 @@ func TestHostileBodies(t *testing.T) {
 				}
 				n.want(t, http.StatusOK, turn.path("answer"), answerHello) // a refused body costs nothing
 				mustAnswer(t, done, "hello")
+			})
+		})
+	}
+}
+
+// TestEndlessDeltasAreRefused: what a run may keep is bounded, whatever of it has room in the answer.
+func TestEndlessDeltasAreRefused(t *testing.T) {
+	bubble(t, Settings{}, func(t *testing.T, n *node) {
+		done := n.run(t.Context(), question())
+		turn := n.take(t)
+		eight := strings.Repeat(`{"kind":"text","text":"`+strings.Repeat("x", 1<<20-30)+`"}`+"\n", 8)
+		for range 4 {
+			n.want(t, http.StatusOK, turn.path("deltas"), eight)
+			n.service.sessions.forget(turn.Lease.ID) // as another node would
+		}
+		if said := n.want(t, http.StatusRequestEntityTooLarge, turn.path("deltas"), eight); !strings.Contains(said, "delta 32") {
+			t.Errorf("says %s", said)
+		}
+		n.want(t, http.StatusOK, turn.path("answer"), answerHello)
+		mustAnswer(t, done, "hello")
+	})
+}
+
+// TestAnswersThatAreTooLargeAreCut: the work is done, so the size of an answer is no failure, on any node.
+func TestAnswersThatAreTooLargeAreCut(t *testing.T) {
+	text := strings.Repeat("x", 1<<20-60)
+	for name, test := range map[string]struct{ deltas, answer string }{
+		"document": {"", `{"parts":[{"kind":"text","mime":"text/plain","content":"` + text + text + `"}]}`},
+		"deltas":   {strings.Repeat(`{"kind":"text","text":"`+text+`"}`+"\n", 2), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, Settings{}, func(t *testing.T, n *node) {
+				done := n.run(t.Context(), question())
+				turn := n.take(t)
+				if test.deltas != "" {
+					n.want(t, http.StatusOK, turn.path("deltas"), test.deltas)
+					n.service.sessions.forget(turn.Lease.ID) // as another node would
+				}
+				n.want(t, http.StatusOK, turn.path("answer"), test.answer)
+				got := mustAnswer(t, done, strings.Repeat("x", 1<<20)+"("+strconv.Itoa(1<<20-120)+" more bytes are not shown.)")
+				if got.response.Left != (normalized.Left{Bytes: 1<<20 - 120}) {
+					t.Errorf("counts %+v as left out", got.response.Left)
+				}
 			})
 		})
 	}

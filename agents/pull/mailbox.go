@@ -82,6 +82,7 @@ const (
 type end struct {
 	Outcome  string               `json:"outcome"`
 	Response *normalized.Response `json:"response,omitempty"` // answered: complete and valid
+	Left     normalized.Left      `json:"left,omitzero"`      // answered: what the response had no room for
 	Digest   string               `json:"digest,omitempty"`   // answered: of the body, to recognise a repeat
 	Reason   string               `json:"reason,omitempty"`   // for the operator
 	After    time.Duration        `json:"after,omitempty"`    // retry

@@ -182,12 +182,13 @@ func text(r normalized.Response) string {
 	return all.String()
 }
 
-func mustAnswer(t *testing.T, done <-chan outcome, want string) {
+func mustAnswer(t *testing.T, done <-chan outcome, want string) outcome {
 	t.Helper()
 	got := await.Receive(t, done, "the end of the turn")
 	if got.err != nil || text(got.response) != want {
 		t.Fatalf("%q, %v, want %q", text(got.response), got.err, want)
 	}
+	return got
 }
 
 // program is a program that takes turns over a real connection until the end of the test.

@@ -113,10 +113,11 @@ func (w *watch) pass(batch []byte) error {
 			delta.Response = &complete
 		}
 
-		if err := w.fold.Add(delta); err != nil {
+		taken, some, err := w.fold.Take(delta)
+		if err != nil {
 			return upstream.NotUsable(err)
 		}
-		if !w.emit(delta) {
+		if some && !w.emit(taken) {
 			return errStopped
 		}
 	}
@@ -176,7 +177,7 @@ func (w *watch) orNil(ctx context.Context, err error) error {
 func (w *watch) finish(ctx context.Context, how end) (again bool, err error) {
 	switch how.Outcome {
 	case answered:
-		w.complete(how.Response)
+		w.complete(how.Response, how.Left)
 		w.forgetRequest(ctx)
 		return false, nil
 	case undelivered:
@@ -198,13 +199,14 @@ func orUnsaid(reason string) string {
 }
 
 // complete emits the answer unless it is what the deltas said.
-func (w *watch) complete(response *normalized.Response) {
+func (w *watch) complete(response *normalized.Response, left normalized.Left) {
 	if response == nil {
 		return
 	}
+	response.Left = left
 
 	grown, err := w.fold.Response()
-	if err == nil {
+	if err == nil && w.fold.Whole() {
 		grown.Clean()
 		if grown = grown.Answering(w.turn.Message); grown.Equal(*response) {
 			return

@@ -104,7 +104,7 @@ func (s *Service) handAnswer(w http.ResponseWriter, r *http.Request, agent *Agen
 		if err != nil {
 			return err
 		}
-		how.Response = &response
+		how.Response, how.Left = &response, response.Left
 	}
 
 	return s.finish(w, r, lease, how)
@@ -132,9 +132,7 @@ func (s *Service) response(r *http.Request, lease holding, body []byte) (normali
 		return response, err
 	}
 
-	response.Clean()
-	response = response.Answering(question)
-	if err := normalized.ValidateResponse(response, question, s.options.Limits); err != nil {
+	if response, err = response.Completed(question, s.options.Limits, normalized.Left{}); err != nil {
 		return response, err
 	}
 	return response, s.options.Files(r.Context(), httpserver.Param(r, "turn"), response.Parts)

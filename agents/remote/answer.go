@@ -24,6 +24,8 @@ func (x *exchange) answer(ctx context.Context) (response normalized.Response, ne
 	case x.said != nil:
 		next.Context = orElse(x.said.ContextID, next.Context)
 		response, err = x.completed(ctx, x.said.Parts, nil)
+	case x.task.left.Rest:
+		response, err = x.completed(ctx, x.spoken(), x.task.artifacts)
 	case x.task.waits():
 		response, next.Open, err = x.demanded(ctx)
 	default:
@@ -94,49 +96,16 @@ func speaks(parts []normalized.Part) bool {
 
 // valid brings the answer into the form of the contract. One without content is a deliberate silence.
 func (x *exchange) valid(response normalized.Response) (normalized.Response, error) {
-	response.Parts = joined(response.Parts, x.agent.options.Limits.Parts)
 	response.Clean()
-
-	if len(response.Parts) == 0 && response.Error == nil {
+	if len(response.Parts) == 0 && response.Error == nil && x.task.left == (normalized.Left{}) {
 		response.Parts, response.Silent = nil, true
 	}
 
-	response = response.Answering(x.turn.Message)
-	if err := normalized.ValidateResponse(response, x.turn.Message, x.agent.options.Limits); err != nil {
+	response, err := response.Completed(x.turn.Message, x.agent.options.Limits, x.task.left)
+	if err != nil {
 		return response, upstream.NotUsable(err)
 	}
 	return response, nil
-}
-
-// joined puts neighbouring texts together when there are more parts than an answer may have.
-func joined(parts []normalized.Part, most int) []normalized.Part {
-	if len(parts) <= most {
-		return parts
-	}
-
-	var list []normalized.Part
-	var texts []string
-	end := func() {
-		if len(texts) > 0 {
-			list[len(list)-1].Content = strings.Join(texts, "\n\n")
-		}
-		texts = nil
-	}
-
-	for _, part := range parts {
-		if part.Kind == normalized.PartText && len(texts) > 0 && list[len(list)-1].MIME == part.MIME {
-			texts = append(texts, part.Content)
-			continue
-		}
-		end()
-		list = append(list, part)
-		if part.Kind == normalized.PartText {
-			texts = []string{part.Content}
-		}
-	}
-
-	end()
-	return list
 }
 
 func failed(code, text string) normalized.Response {

@@ -23,6 +23,7 @@ var (
 	errTimeLimit = errors.New("the agent did not finish its answer within the time limit")
 	errIdle      = errors.New("the agent sent nothing for too long")
 	errNoEvent   = errors.New("the stream ended before its first event")
+	errTooLong   = errors.New("the answer is longer than what is read of one")
 )
 
 // quiet keeps the SDK's own log lines, which quote strangers, out of ours.
@@ -42,7 +43,7 @@ func failure(ctx context.Context, seen *sighting, err error) error {
 	case errors.Is(err, a2a.ErrInternalError), errors.Is(err, a2a.ErrServerError):
 		return fault.RetryIn(0, upstream.Unreachable, err)
 	case errors.Is(seen.cut, safehttp.ErrTooLarge):
-		return upstream.NotUsable(seen.cut)
+		return upstream.NotUsable(errTooLong)
 	case seen.cut != nil, errors.Is(err, errNoEvent):
 		return fault.RetryIn(0, upstream.Unreachable, fmt.Errorf("the answer was cut: %w", errors.Join(err, seen.cut)))
 	case protocolError(err):

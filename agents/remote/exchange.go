@@ -34,6 +34,7 @@ type exchange struct {
 	noted  bool // the task is in the state, for the next attempt
 	before progress
 	cut    bool // updates may have been missed
+	long   bool // its stream is longer than what is read of one
 
 	emit    func(normalized.Delta) bool
 	preview preview
@@ -56,6 +57,11 @@ func (x *exchange) run(ctx context.Context) (normalized.Response, error) {
 		if awaits, kept := x.awaitLogin(ctx, ""); awaits || kept != nil { // the other server is away; the task is still there
 			return x.unsaid(), kept
 		}
+	}
+
+	if errors.Is(err, errTooLong) && ctx.Err() == nil { // what was read until then is the answer
+		x.cancelThere(ctx)
+		x.task.left.Rest, err = true, nil
 	}
 
 	if err != nil {

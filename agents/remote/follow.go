@@ -25,7 +25,7 @@ const (
 // follow waits for the end of a task: by its stream, taken up again where it was cut, and else by looking at it.
 func (x *exchange) follow(ctx context.Context) error {
 	pause := x.agent.options.PollInterval
-	for tries := 0; !x.done() && x.peer.streaming && tries < maxResubscribes; tries++ {
+	for tries := 0; !x.done() && x.peer.streaming && !x.long && tries < maxResubscribes; tries++ {
 		if tries > 0 && clock.Sleep(ctx, pause) != nil {
 			return upstream.Interrupted(ctx, ctx.Err())
 		}
@@ -64,7 +64,7 @@ func (x *exchange) subscribe(ctx context.Context) (offered bool, err error) {
 		case err != nil && (noSuchThing(err) || notOffered(seen, err) || errors.Is(err, a2a.ErrInvalidParams)):
 			return false, nil
 		case err != nil:
-			return true, lasting(ctx, seen, err)
+			return true, x.lasting(ctx, seen, err)
 		}
 		if err := x.take(ctx, event); err != nil || x.done() {
 			return true, err
@@ -104,6 +104,8 @@ func (x *exchange) poll(ctx context.Context) error {
 			if same++; same >= maxSamePolls && x.task.waits() {
 				x.asked = "" // it asks the very same again
 			}
+		case first && (noSuchThing(err) || notOffered(seen, err)) && x.long:
+			return upstream.NotUsable(errTooLong)
 		case first && (noSuchThing(err) || notOffered(seen, err)):
 			return x.block(ctx)
 		case passing(seen, err) && blind < maxBlindPolls:
@@ -222,14 +224,15 @@ const (
 type preview struct {
 	deltas  []normalized.Delta
 	growing string          // id of the artifact whose text is the open part
+	open    *a2a.Part       // the part that its next text may go on with; nil = none
 	begun   map[string]bool // artifacts shown so far
 	bytes   int
 	parts   int
 }
 
-// status shows what the agent says while it works.
+// status shows what the agent says while it works, before it begins its answer.
 func (p *preview) status(message *a2a.Message) {
-	if message == nil {
+	if message == nil || p.growing != "" {
 		return
 	}
 	for _, part := range message.Parts {
@@ -241,21 +244,29 @@ func (p *preview) status(message *a2a.Message) {
 	}
 }
 
-// artifact shows new text of the answer.
+// artifact shows new text of the answer, in the parts that the whole answer will have.
 func (p *preview) artifact(e *a2a.TaskArtifactUpdateEvent, mime string) {
 	id := "artifact " + string(e.Artifact.ID)
 	if p.begun[id] && !e.Append || p.begun[id] && p.growing != id {
 		return // replaced, or going on behind something else
 	}
-	for _, part := range e.Artifact.Parts {
+	for i, part := range unchunked(e.Artifact.Parts, mime) {
 		text := partText(part)
+		joins := e.Append && i == 0 && p.growing == id && p.open != nil && continues(p.open, part)
 		switch {
-		case text == "" || asFile(part):
-		case p.growing == id:
+		case joins:
 			p.bytes += len(text)
 			p.deltas = append(p.deltas, p.limited(normalized.Delta{Kind: normalized.DeltaText, Text: text})...)
+		case text == "" || asFile(part):
+			p.open = nil
 		default:
 			p.begin(id, textMIME(part, mime), text)
+			p.open = part
+		}
+	}
+	if count := len(e.Artifact.Parts); count > 1 { // what is appended goes on with the last of them
+		if p.open = e.Artifact.Parts[count-1]; partText(p.open) == "" || asFile(p.open) {
+			p.open = nil
 		}
 	}
 }
@@ -272,7 +283,7 @@ func (p *preview) begin(id, mime, text string) {
 	if len(p.begun) < maxArtifacts {
 		p.begun[id] = true
 	}
-	p.growing = id
+	p.growing, p.open = id, nil
 }
 
 // limited lets nothing through any more once the preview is long enough.

@@ -292,7 +292,6 @@ func TestForgottenConversationBeginsAnew(t *testing.T) {
 }
 
 func TestErrorsAreClassed(t *testing.T) {
-	huge := strings.Repeat("x", 1<<20)
 	tests := map[string]struct {
 		answer    func(*call)
 		permanent bool
@@ -326,25 +325,6 @@ func TestErrorsAreClassed(t *testing.T) {
 			c.event(wrapped(taskJSON("WORKING", "")))
 			c.event(`{"artifactUpdate":{"taskId":"t1","contextId":"c1"}}`)
 		}, true, upstream.Unusable, 0},
-		"endless stream": {func(c *call) {
-			c.event(wrapped(taskJSON("WORKING", "")))
-			for c.r.Context().Err() == nil {
-				c.event(chunk(huge, true))
-			}
-		}, true, upstream.Unusable, 0},
-		"endless line": {func(c *call) {
-			c.w.Header().Set("Content-Type", "text/event-stream")
-			_, _ = io.WriteString(c.w, "data: ")
-			for c.r.Context().Err() == nil {
-				_, _ = io.WriteString(c.w, huge)
-			}
-		}, true, upstream.Unusable, 0},
-		"too many artifacts": {func(c *call) {
-			c.event(wrapped(taskJSON("WORKING", "")))
-			for i := range maxArtifacts + 1 {
-				c.event(strings.Replace(chunk("x", false), `"a"`, fmt.Sprintf(`"a%d"`, i), 1))
-			}
-		}, true, upstream.Unusable, 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -361,6 +341,102 @@ func TestErrorsAreClassed(t *testing.T) {
 				t.Errorf("got permanent=%t %q after %v: %v", got.Permanent, got.Public, got.RetryAfter, err)
 			}
 		})
+	}
+}
+
+// TestAnswersThatAreTooLargeAreCut: the other agent did its work, so the size of its answer is no failure. What has come is the answer, and
+// the answer says that there was more.
+func TestAnswersThatAreTooLargeAreCut(t *testing.T) {
+	const none = "(The answer is too large to be shown.)"
+	huge := strings.Repeat("x", 1<<20)
+	parts := func(count int, part string) string {
+		return `,"artifacts":[{"artifactId":"a","parts":[` + strings.TrimSuffix(strings.Repeat(part+",", count), ",") + `]}]`
+	}
+	tests := map[string]struct {
+		answer func(*call)
+		says   string
+		parts  int
+	}{
+		"endless stream": {func(c *call) {
+			if c.Method == "GetTask" {
+				c.fails(http.StatusOK, -32001, "gone")
+				return
+			}
+			c.event(wrapped(taskJSON("WORKING", "")))
+			for c.r.Context().Err() == nil {
+				c.event(chunk(huge, true))
+			}
+		}, " more bytes and the rest of the answer are not shown.)", 2},
+		"endless line": {func(c *call) {
+			c.w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(c.w, "data: ")
+			for c.r.Context().Err() == nil {
+				_, _ = io.WriteString(c.w, huge)
+			}
+		}, none, 1},
+		"endless document": {func(c *call) {
+			c.w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(c.w, "[")
+			for c.r.Context().Err() == nil {
+				_, _ = io.WriteString(c.w, huge)
+			}
+		}, none, 1},
+		"too many artifacts": {func(c *call) {
+			c.event(wrapped(taskJSON("WORKING", "")))
+			for i := range maxArtifacts + 1 {
+				c.event(strings.Replace(chunk("x", false), `"a"`, fmt.Sprintf(`"a%d"`, i), 1))
+			}
+			c.event(completedUpdate)
+		}, "(1 more byte is not shown.)", 2},
+		"too many files": {func(c *call) {
+			c.event(wrapped(taskJSON("COMPLETED", parts(100, `{"raw":"eA==","filename":"a.bin"}`))))
+		}, "(37 more parts are not shown.)", 64},
+		"too many pieces": {func(c *call) {
+			c.event(wrapped(taskJSON("COMPLETED", parts(maxPieces+5, `{"raw":"eA=="}`))))
+		}, fmt.Sprintf("(%d more parts are not shown.)", maxPieces+5-63), 64},
+		"too much text": {func(c *call) {
+			c.event(wrapped(taskJSON("COMPLETED", parts(3, `{"text":"`+huge+`"}`))))
+		}, "", 3},
+		"one text too long": {func(c *call) {
+			c.event(wrapped(taskJSON("COMPLETED", parts(1, `{"text":"`+huge+`12345"}`))))
+		}, "(5 more bytes are not shown.)", 2},
+		"a message": {func(c *call) {
+			c.event(`{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"` + huge + `12345"}]}}`)
+		}, "(5 more bytes are not shown.)", 2},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			server := startScripted(t, true, func(c *call) {
+				if c.Method == "CancelTask" {
+					c.result(taskJSON("CANCELED", ""))
+					return
+				}
+				test.answer(c)
+			})
+			got := mustHandle(t, newAgent(t, server.URL, func(o *Options) { o.MaxResponseBytes = 4 << 20 }), turnOf("1", "x")).response
+			said := textOf(got)
+			if len(got.Parts) != test.parts || !strings.HasSuffix(said, test.says) || got.Outcome() != normalized.StatusCompleted {
+				t.Errorf("%s in %d parts ends with %q, want %q in %d", got.Outcome(), len(got.Parts), said[max(0, len(said)-100):], test.says, test.parts)
+			}
+		})
+	}
+}
+
+// TestLongStreamsAreReadFromTheTask: a stream repeats its frame with every word, so it is over the limit where the task is not.
+func TestLongStreamsAreReadFromTheTask(t *testing.T) {
+	server := startScripted(t, true, func(c *call) {
+		if c.Method == "GetTask" {
+			c.result(taskJSON("COMPLETED", answerArtifact))
+			return
+		}
+		c.event(wrapped(taskJSON("WORKING", "")))
+		for c.r.Context().Err() == nil {
+			c.event(chunk("word ", true))
+		}
+	})
+	got := mustHandle(t, newAgent(t, server.URL, func(o *Options) { o.MaxResponseBytes = 64 << 10 }), turnOf("1", "x")).response
+	if textOf(got) != "the whole answer" {
+		t.Errorf("got %.200q", textOf(got))
 	}
 }
 

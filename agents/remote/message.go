@@ -13,6 +13,7 @@ import (
 	"inbox/agents/upstream"
 	"inbox/identity"
 	"inbox/internal/fault"
+	"inbox/internal/markup"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -138,7 +139,7 @@ func (a *Agent) renderPart(ctx context.Context, files agents.Files, part normali
 	switch part.Kind {
 	case normalized.PartText:
 		if part.MIME == normalized.MIMEHTML { // a model reads tags as words
-			part = normalized.Text(normalized.PlainText([]normalized.Part{part}))
+			part = normalized.Text(markup.PlainText([]normalized.Part{part}))
 		}
 		if part.Content == "" {
 			return nil, nil

@@ -124,7 +124,7 @@ func (a *Agent) readPart(ctx context.Context, keeper normalized.Keeper, part *a2
 	case a2a.Data:
 		encoded, err := json.Marshal(content.Value)
 		if err != nil {
-			return read, false, upstream.NotUsable(fmt.Errorf("a part of the answer is no JSON: %w", err))
+			return read, false, upstream.NotUsable(fmt.Errorf("a part of the answer is not JSON: %w", err))
 		}
 		if call, is := a.readToolCall(encoded); is {
 			return call, true, nil
@@ -173,7 +173,7 @@ func (a *Agent) readFile(ctx context.Context, keeper normalized.Keeper, content 
 func (a *Agent) readURL(address string, part *a2a.Part) (normalized.Part, bool) {
 	file := a.named(part)
 	file.BytesRef = normalized.At(address)
-	if baseType(part.MediaType) != normalized.MIMEHTML && file.BytesRef.Check(a.options.Limits) == nil {
+	if text, _ := normalized.TextMIME(part.MediaType); text != normalized.MIMEHTML && file.BytesRef.Check(a.options.Limits) == nil {
 		return file, true
 	}
 
@@ -198,8 +198,7 @@ func (a *Agent) named(part *a2a.Part) normalized.Part {
 
 // asFile reports whether a text is a document rather than words of the agent.
 func asFile(part *a2a.Part) bool {
-	switch baseType(part.MediaType) {
-	case "", normalized.MIMEPlain, normalized.MIMEMarkdown, normalized.MIMEHTML:
+	if _, text := normalized.TextMIME(part.MediaType); text || baseType(part.MediaType) == "" {
 		return part.Filename != ""
 	}
 	return true
@@ -207,9 +206,8 @@ func asFile(part *a2a.Part) bool {
 
 // textMIME returns the type of a text: its own, or that of the agent's card.
 func textMIME(part *a2a.Part, fallback string) string {
-	switch base := baseType(part.MediaType); base {
-	case normalized.MIMEPlain, normalized.MIMEMarkdown, normalized.MIMEHTML:
-		return base
+	if text, known := normalized.TextMIME(part.MediaType); known {
+		return text
 	}
 	return fallback
 }

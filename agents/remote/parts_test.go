@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -334,6 +335,75 @@ func TestAppendedPartsKeepTheirKind(t *testing.T) {
 			t.Fatal(diff)
 		}
 	})
+}
+
+// TestWhatGrowsIsTheAnswer: what readers see while an answer grows are its own parts, or the beginnings of them. Some readers, such as
+// clients of the OpenAI API, never get these words replaced.
+func TestWhatGrowsIsTheAnswer(t *testing.T) {
+	agent := newAgent(t, "https://a.example/", nil)
+	rapid.Check(t, func(t *rapid.T) {
+		var grown task
+		var shown preview
+		ids := []string{"a", "b"}[:rapid.IntRange(1, 2).Draw(t, "artifacts")]
+		begun := map[string]bool{}
+		for range rapid.IntRange(1, 8).Draw(t, "updates") {
+			id := rapid.SampledFrom(ids).Draw(t, "artifact")
+			event := &a2a.TaskArtifactUpdateEvent{TaskID: "t", Append: begun[id], Artifact: &a2a.Artifact{ID: a2a.ArtifactID(id)}}
+			begun[id] = true
+			for range rapid.IntRange(0, 3).Draw(t, "parts") {
+				part := a2a.NewTextPart(rapid.StringMatching(" ?[a-z]{1,4} ?").Draw(t, "text"))
+				switch rapid.IntRange(0, 5).Draw(t, "kind") {
+				case 0:
+					part = &a2a.Part{Content: a2a.Raw("x"), MediaType: "image/png", Filename: "x.png"}
+				case 1:
+					part.MediaType, part.Filename = "text/csv", "x.csv"
+				case 2:
+					part.MediaType = "text/markdown"
+				}
+				event.Artifact.Parts = append(event.Artifact.Parts, part)
+			}
+			if err := grown.grow(event, false); err != nil {
+				t.Fatal(err)
+			}
+			shown.artifact(event, normalized.MIMEPlain)
+			if rapid.IntRange(0, 5).Draw(t, "status") == 0 {
+				shown.status(&a2a.Message{Parts: a2a.ContentParts{a2a.NewTextPart("Working")}})
+			}
+		}
+
+		read, err := agent.readArtifacts(context.Background(), nil, grown.artifacts, normalized.MIMEPlain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var parts []string
+		for _, delta := range shown.deltas {
+			if last := len(parts) - 1; delta.Kind == normalized.DeltaPartBegin {
+				parts = append(parts, delta.Part.Content)
+			} else if delta.Kind == normalized.DeltaText {
+				parts[last] += delta.Text
+			}
+		}
+		parts = slices.DeleteFunc(parts, func(part string) bool { return part == "Working" || wordsIn(part) == "" })
+		for _, part := range parts {
+			if !strings.Contains(wordsIn(textsOf(read)), wordsIn(part)) {
+				t.Fatalf("%q is shown of %q", part, normalized.PlainText(read))
+			}
+		}
+		if len(ids) == 1 && wordsIn(strings.Join(parts, "\n\n")) != wordsIn(textsOf(read)) {
+			t.Fatalf("%q is shown of %q", parts, textsOf(read))
+		}
+	})
+}
+
+func wordsIn(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+func textsOf(parts []normalized.Part) (text string) {
+	for _, part := range parts {
+		if part.Kind == normalized.PartText {
+			text += part.Content + "\n\n"
+		}
+	}
+	return text
 }
 
 func TestManyTextsFit(t *testing.T) {

@@ -42,7 +42,7 @@ func (x *exchange) send(ctx context.Context) error {
 			return err
 		case x.task.id != "": // it arrived; follow finds out how it goes on
 			x.cut = true
-			return lasting(ctx, seen, err)
+			return x.lasting(ctx, seen, err)
 		case unauthenticated(seen, err) && !loggedIn && x.agent.credentials.renewable():
 			loggedIn = true
 			x.agent.credentials.reject()
@@ -78,8 +78,12 @@ func (x *exchange) send(ctx context.Context) error {
 }
 
 // lasting keeps the errors that end the run although the task may go on there: ours, and those that no waiting mends.
-func lasting(ctx context.Context, seen *sighting, err error) error {
+func (x *exchange) lasting(ctx context.Context, seen *sighting, err error) error {
 	classified := failure(ctx, seen, err)
+	if errors.Is(classified, errTooLong) { // a stream repeats much that the task itself says once
+		x.long = true
+		return nil
+	}
 	if _, ours := errors.AsType[*fault.Fault](err); ours || ctx.Err() != nil || isPermanent(classified) {
 		return classified
 	}

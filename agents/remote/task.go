@@ -7,6 +7,9 @@ import (
 	"unicode"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
+
+	"inbox/internal/clip"
+	"inbox/normalized"
 )
 
 const (
@@ -25,6 +28,7 @@ type task struct {
 	history   []*a2a.Message // of the last snapshot
 
 	size, pieces int
+	left         normalized.Left // what is over the bounds
 }
 
 // artifact grows by chunks.
@@ -39,8 +43,6 @@ type piece struct {
 	part *a2a.Part
 	text *strings.Builder // nil = no text
 }
-
-var errTooMuch = errors.New("the answer is over the limit")
 
 func (t *task) settled() bool { return t.status.State.Terminal() || t.waits() }
 
@@ -68,7 +70,7 @@ func (t *task) replace(s *a2a.Task, rest bool) error {
 	}
 
 	t.status, t.history = s.Status, s.History
-	t.artifacts, t.size, t.pieces = nil, 0, 0
+	t.artifacts, t.size, t.pieces, t.left = nil, 0, 0, normalized.Left{}
 
 	for _, snapshot := range s.Artifacts {
 		if snapshot == nil {
@@ -132,7 +134,10 @@ func (t *task) put(from *a2a.Artifact, appended bool) error {
 	known := t.find(string(from.ID))
 	switch {
 	case known == nil && len(t.artifacts) >= maxArtifacts:
-		return fmt.Errorf("%w: more than %d artifacts", errTooMuch, maxArtifacts)
+		for _, part := range from.Parts {
+			t.leave(part)
+		}
+		return nil
 	case known == nil:
 		known = &artifact{id: string(from.ID)}
 		t.artifacts = append(t.artifacts, known)
@@ -147,50 +152,56 @@ func (t *task) put(from *a2a.Artifact, appended bool) error {
 		if part == nil {
 			return errors.New("an artifact has a part that is none")
 		}
-		if err := t.add(known, part, appended && i == 0); err != nil {
-			return err
-		}
+		t.add(known, part, appended && i == 0)
 	}
 
 	return nil
 }
 
-// add puts a part at the end; joins says that a text goes on.
-func (t *task) add(to *artifact, part *a2a.Part, joins bool) error {
-	t.size += sizeOf(part)
-	if t.size > maxAnswer {
-		return fmt.Errorf("%w of %d bytes", errTooMuch, maxAnswer)
+// add puts a part at the end as far as there is room; joins says that a text goes on.
+func (t *task) add(to *artifact, part *a2a.Part, joins bool) {
+	last := len(to.pieces) - 1
+	given, isText := part.Content.(a2a.Text)
+	joins = joins && isText && last >= 0 && to.pieces[last].text != nil && continues(to.pieces[last].part, part)
+	free := maxAnswer - t.size - sizeOf(part) + len(given)
+	if free < 0 || isText && free == 0 || !joins && t.pieces >= maxPieces {
+		t.leave(part)
+		return
 	}
 
-	text, isText := part.Content.(a2a.Text)
-	if last := len(to.pieces) - 1; joins && isText && last >= 0 && to.pieces[last].continues(part) {
-		to.pieces[last].text.WriteString(string(text))
-		return nil
-	}
-	if t.pieces++; t.pieces > maxPieces {
-		return fmt.Errorf("%w: more than %d parts", errTooMuch, maxPieces)
+	text := clip.Bytes(string(given), free)
+	t.left.Bytes += len(given) - len(text)
+	t.size += sizeOf(part) - len(given) + len(text)
+	if joins {
+		to.pieces[last].text.WriteString(text)
+		return
 	}
 
+	t.pieces++
 	added := &piece{part: part}
 	if isText {
 		added.text = &strings.Builder{}
-		added.text.WriteString(string(text))
+		added.text.WriteString(text)
 	}
-
 	to.pieces = append(to.pieces, added)
-	return nil
 }
 
-// continues reports whether an appended text is a chunk of the piece: words extend words, and a document that was sent as text is
+// leave counts a part that has no room.
+func (t *task) leave(part *a2a.Part) {
+	if text := part.Text(); text != "" {
+		t.left.Bytes += len(text)
+		return
+	}
+	t.left.Parts++
+}
+
+// continues reports whether an appended text is a chunk of the text before it: words extend words, and a document that was sent as text is
 // extended by what names the same document. Words never become content of a file.
-func (p *piece) continues(chunk *a2a.Part) bool {
-	if p.text == nil {
-		return false
+func continues(before, chunk *a2a.Part) bool {
+	if !asFile(before) {
+		return !asFile(chunk) && (chunk.MediaType == "" || baseType(chunk.MediaType) == baseType(before.MediaType)) && citationIn(chunk.Metadata) == nil
 	}
-	if !asFile(p.part) {
-		return !asFile(chunk) && (chunk.MediaType == "" || baseType(chunk.MediaType) == baseType(p.part.MediaType)) && citationIn(chunk.Metadata) == nil
-	}
-	return asFile(chunk) && chunk.Filename == p.part.Filename && chunk.MediaType == p.part.MediaType
+	return asFile(chunk) && chunk.Filename == before.Filename && chunk.MediaType == before.MediaType
 }
 
 // whole returns the part as it stands.

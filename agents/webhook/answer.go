@@ -6,12 +6,18 @@ import (
 	"io"
 
 	"inbox/agents/upstream"
+	"inbox/internal/safehttp"
 	"inbox/normalized"
 )
 
-// readDocument takes a whole NormalizedResponse.
+// readDocument takes a whole NormalizedResponse. One that is too long to be read is an answer that says so.
 func (a *Agent) readDocument(body io.Reader, question normalized.Message, emit emit) error {
+	var left normalized.Left
 	content, err := io.ReadAll(body)
+	if errors.Is(err, safehttp.ErrTooLarge) { // the start of a document is none
+		content, err = []byte("{}"), nil
+		left.Rest = true
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errReading, err)
 	}
@@ -21,9 +27,8 @@ func (a *Agent) readDocument(body io.Reader, question normalized.Message, emit e
 		return upstream.NotUsable(err)
 	}
 
-	response.Clean()
-	response = response.Answering(question)
-	if err := normalized.ValidateResponse(response, question, a.options.Limits); err != nil {
+	response, err = response.Completed(question, a.options.Limits, left)
+	if err != nil {
 		return upstream.NotUsable(err)
 	}
 
@@ -64,7 +69,10 @@ func (a *Agent) readStream(body io.Reader, reliable bool, question normalized.Me
 		switch {
 		case errors.Is(err, io.EOF) && reliable:
 			return stream.finish()
-		case errors.Is(err, errCutEvent) && reliable, errors.Is(err, errEventTooLarge):
+		case errors.Is(err, safehttp.ErrTooLarge), errors.Is(err, errEventTooLarge):
+			stream.fold.Cut()
+			return stream.finish()
+		case errors.Is(err, errCutEvent) && reliable:
 			return upstream.NotUsable(err)
 		case errors.Is(err, io.EOF):
 			return fmt.Errorf("%w: the stream ended without the event %q or %q, so it may be cut", errReading, eventEnd, eventResponse)
@@ -106,17 +114,18 @@ func (s answerStream) take(next event) (last bool, err error) {
 	return false, nil
 }
 
-// pass hands a delta to the engine when it fits what came before, with the ids that an agent may leave out.
+// pass hands what has room of a delta to the engine when it fits what came before, with the ids that an agent may leave out.
 func (s answerStream) pass(delta normalized.Delta) error {
 	if delta.Kind == normalized.DeltaResponse && delta.Response != nil {
 		complete := delta.Response.Answering(s.question)
 		delta.Response = &complete
 	}
 
-	if err := s.fold.Add(delta); err != nil {
+	taken, some, err := s.fold.Take(delta)
+	if err != nil {
 		return upstream.NotUsable(fmt.Errorf("event %q: %w", eventDelta, err))
 	}
-	if !s.emit(delta) {
+	if some && !s.emit(taken) {
 		return errStopped
 	}
 	return nil
@@ -129,11 +138,9 @@ func (s answerStream) finish() error {
 		return upstream.NotUsable(err)
 	}
 
-	complete := response.Answering(s.question)
-	grown := complete.Equal(response)
-	complete.Clean()
-
-	if err := normalized.ValidateResponse(complete, s.question, s.limits); err != nil {
+	grown := s.fold.Whole() && response.Answering(s.question).Equal(response)
+	complete, err := response.Completed(s.question, s.limits, normalized.Left{})
+	if err != nil {
 		return upstream.NotUsable(err)
 	}
 

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -234,11 +235,8 @@ func TestUnusableAnswers(t *testing.T) {
 		"no delta":          {"text/event-stream", delta(`{}`), "kind"},
 		"wrong delta":       {"text/event-stream", delta(`{"kind":"tool_call_end","part":{"kind":"tool_call","id":"1","name":"x","result":1}}`), "no tool call"},
 		"cut event":         {"text/event-stream", delta(`{"kind":"text","text":"x"}`) + `data: {"kind":`, "empty line"},
-		"large event":       {"text/event-stream", "data: " + strings.Repeat("x", maxEventBytes), "1 MiB"},
-		"large comment":     {"text/event-stream", ":" + strings.Repeat("x", maxEventBytes+1), "1 MiB"},
 		"unfinished tool":   {"text/event-stream", delta(`{"kind":"tool_call_start","part":{"kind":"tool_call","id":"1","name":"x","args":{}}}`), "never ended"},
 		"final other reply": {"text/event-stream", "event: response\ndata: {\"in_reply_to\":\"x\",\"silent\":true}\n\n", "in_reply_to"},
-		"too large":         {"application/json", `{"metadata":{"a":"` + strings.Repeat("x", 3<<20), "over the limit"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -247,6 +245,45 @@ func TestUnusableAnswers(t *testing.T) {
 			got := fault.Of(err)
 			if !got.Permanent || got.Public != upstream.Unusable || !strings.Contains(err.Error(), test.why) {
 				t.Errorf("permanent %v, public %q, error %v; want %q in it", got.Permanent, got.Public, err, test.why)
+			}
+		})
+	}
+}
+
+// TestAnswersThatAreTooLargeAreCut: the work is done, so the size of an answer is no failure.
+func TestAnswersThatAreTooLargeAreCut(t *testing.T) {
+	long := func(size int) string {
+		return `{"kind":"text","mime":"text/plain","content":"` + strings.Repeat("x", size) + `"}`
+	}
+	many := strings.Repeat(`{"kind":"link","url":"https://a.test/"},`, 99) + long(1)
+	tests := map[string]struct{ contentType, body, says string }{
+		"document over what is read": {"application/json", `{"parts":[` + long(3<<20), "(The answer is too large to be shown.)"},
+		"text":                       {"application/json", `{"parts":[` + long(1<<20+7) + `]}`, "(7 more bytes are not shown.)"},
+		"parts":                      {"application/json", `{"parts":[` + many + `]}`, "(36 more parts and 1 more byte are not shown.)"},
+		"event":                      {"text/event-stream", delta(`{"kind":"text","text":"so far"}`) + "data: " + strings.Repeat("x", maxEventBytes), "so far\n\n(The rest of the answer is not shown.)"},
+		"stream over what is read":   {"text/event-stream", strings.Repeat(delta(`{"kind":"text","text":"x"}`), 100_000), "x\n\n(The rest of the answer is not shown.)"},
+		"streamed text":              {"text/event-stream", strings.Repeat(delta(`{"kind":"text","text":"`+strings.Repeat("x", 512<<10)+`"}`), 3), "(524288 more bytes are not shown.)"},
+		"streamed parts":             {"text/event-stream", strings.Repeat(delta(`{"kind":"part_begin","part":{"kind":"link","url":"https://a.test/"}}`), 70), "(7 more parts are not shown.)"},
+		"streamed tool calls": {"text/event-stream", delta(`{"kind":"text","text":"x"}`) + strings.Join(slices.Collect(func(yield func(string) bool) {
+			for i := range 70 {
+				call := fmt.Sprintf(`{"kind":"tool_call","id":"%d","name":"n"`, i)
+				yield(delta(`{"kind":"tool_call_start","part":`+call+`}}`) + delta(`{"kind":"tool_call_end","part":`+call+`,"result":1}}`))
+			}
+		}), ""), "(8 more tool calls are not shown.)"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			agent := startAgent(t, answering(http.StatusOK, test.contentType, test.body), func(o *Options) { o.MaxResponseBytes = 2 << 20 })
+			deltas, err := run(t.Context(), agent, question())
+			if err != nil {
+				t.Fatal(err)
+			}
+			response := folded(t, deltas).Answering(question())
+			if err := normalized.ValidateResponse(response, question(), normalized.DefaultLimits()); err != nil {
+				t.Error(err)
+			}
+			if said := normalized.PlainText(response.Parts); !strings.Contains(said, test.says) {
+				t.Errorf("%d parts say %q, want %q", len(response.Parts), said[max(0, len(said)-200):], test.says)
 			}
 		})
 	}

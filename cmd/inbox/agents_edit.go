@@ -11,7 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
-	"inbox/normalized"
+	"inbox/exchange"
+	"inbox/internal/markup"
 	"inbox/operator"
 	"inbox/operator/setup"
 )
@@ -172,7 +173,7 @@ Exit codes: 0 answered, 1 not answered or not accepted, 2 the command line is wr
 					printTried(cmd.OutOrStdout(), tried)
 				}
 				if !tried.Answered {
-					err = errors.Join(err, errNotAnswered)
+					err = errors.Join(err, notAnswered(tried.Turn))
 				}
 				return err
 			})
@@ -183,10 +184,21 @@ Exit codes: 0 answered, 1 not answered or not accepted, 2 the command line is wr
 	return cmd
 }
 
+// notAnswered says of a message that waits, or is still worked on, that its answer may come.
+func notAnswered(turn exchange.TurnRecord) error {
+	switch {
+	case turn.State == exchange.StateWaiting:
+		return fmt.Errorf("the message has no answer yet: it waits (%s); see: inbox show %s, and inbox waiting", oneLine(turn.Reason), turn.ID)
+	case !exchange.Settled(turn.State):
+		return fmt.Errorf("the message has no answer yet: the agent works on it; see later: inbox show %s, or wait longer with --wait", turn.ID)
+	}
+	return errNotAnswered
+}
+
 func printTried(out io.Writer, tried operator.Tried) {
 	turn := tried.Turn
 	if turn.Response != nil {
-		fmt.Fprintf(out, "%s\n\n", strings.TrimSpace(normalized.PlainText(turn.Response.Parts)))
+		fmt.Fprintf(out, "%s\n\n", strings.TrimSpace(markup.PlainText(turn.Response.Parts)))
 	}
 	fmt.Fprintf(out, "State     %s  %s\n", turn.State, oneLine(turn.Reason))
 	fmt.Fprintf(out, "Took      %d ms\n", tried.Millis)

@@ -1,18 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"inbox"
 	"inbox/exchange"
-	"inbox/normalized"
 	"inbox/operator"
 )
 
@@ -106,7 +105,7 @@ func showApproval(out io.Writer, a exchange.Approval) {
 	line("decided by", oneLine(a.DecidedBy))
 	line("reason", oneLine(a.Reason))
 	line("asked by", oneLine(a.Asker+" ("+a.Principal+", "+a.Via+")"))
-	line("message", a.TurnID)
+	line("turn", a.TurnID)
 	line("asked", when(a.IssuedAt))
 	line("until", when(a.ExpiresAt))
 	block := func(name, text string) {
@@ -115,28 +114,29 @@ func showApproval(out io.Writer, a exchange.Approval) {
 		}
 	}
 
-	block("The message begins", a.Question)
-	if a.Draft != nil {
-		block("The answer", normalized.PlainText(a.Draft.Parts))
-		line("also to", oneLine(strings.Join(append(slices.Clone(a.Draft.To), a.Draft.Cc...), ", ")))
+	line("digest", a.Digest)
+	if a.Draft == nil {
+		block("Preview", jsonOf(a.Preview))
+		block("Input", jsonOf(a.ApplyInput))
+		block("Hosts in letters beyond ASCII, as they are looked up", strings.Join(a.Hosts, "\n"))
+		block("The agent says", a.Summary) // after the call, so that no sentence stands for it
+	} else {
+		block("The answer", a.DraftText)
+		block("Hosts in letters beyond ASCII, as they are looked up", strings.Join(a.Hosts, "\n"))
 		line("edited by", oneLine(a.EditedBy))
-		return
 	}
-
-	block("The agent wants to", a.Summary)
-	block("Preview", jsonOf(a.Preview))
-	block("Input", jsonOf(a.ApplyInput))
+	block("The message begins", a.Question)
 }
 
 func jsonOf(value json.RawMessage) string {
 	if len(value) == 0 {
 		return ""
 	}
-	indented, err := json.MarshalIndent(value, "", "  ")
-	if err != nil {
+	var indented bytes.Buffer
+	if json.Indent(&indented, value, "", "  ") != nil {
 		return string(value)
 	}
-	return string(indented)
+	return indented.String()
 }
 
 // quoteLines keeps what strangers wrote apart from our own lines, without what a terminal would obey.
@@ -150,16 +150,31 @@ func quoteLines(text string) string {
 }
 
 func newApprovalsApprove() *cobra.Command {
+	var yes bool
+	var digest string
 	cmd := &cobra.Command{
 		Use:   "approve ID",
 		Short: "Approve an action or an answer",
-		Long: `Approves what the code names. An edit makes a new code, so a text that you have not read is not approved: look at it
-with show, and use the code that it has now.`,
-		Example: "  inbox approvals list\n  inbox approvals approve 7k3mq2",
+		Long: `Prints what is to be approved, like show, and asks at a terminal whether to approve it. A code names a text too: an edit makes a new code, and
+the old one approves nothing.
+
+A script that has read the approval (show --json) passes its digest: if the approval changed since, nothing is approved. Elsewhere than at
+a terminal, and with --yes, the command approves what it prints.`,
+		Example: "  inbox approvals approve 7k3mq2\n  inbox approvals approve --digest 6f3c… 7k3mq2",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			return onApproval(cmd, func(o *inbox.Operator) (exchange.Approval, error) {
-				return o.Approvals.Approve(cmd.Context(), ids[0], "", operator.CommandLine)
+				if digest != "" {
+					return o.Approvals.Approve(cmd.Context(), ids[0], digest, operator.CommandLine)
+				}
+				read, err := o.Approvals.Approvable(cmd.Context(), ids[0], operator.CommandLine)
+				if err == nil {
+					err = confirmApproval(cmd, read, yes)
+				}
+				if err != nil {
+					return read, err
+				}
+				return o.Approvals.Approve(cmd.Context(), ids[0], read.Digest, operator.CommandLine)
 			}, func(out io.Writer, a exchange.Approval) {
 				fmt.Fprintf(out, "%s is approved; %s\n", a.ID, map[string]string{
 					exchange.ApprovalReply: "the answer is sent", exchange.ApprovalAction: "the agent goes on",
@@ -169,7 +184,18 @@ with show, and use the code that it has now.`,
 	}
 
 	addJSON(cmd)
+	cmd.Flags().BoolVar(&yes, "yes", false, "approve without asking")
+	cmd.Flags().StringVar(&digest, "digest", "", "approve only if the approval still has this digest; nothing is printed or asked")
 	return cmd
+}
+
+// confirmApproval prints what would be approved, and asks a person at a terminal whether to approve it.
+func confirmApproval(cmd *cobra.Command, read exchange.Approval, yes bool) error {
+	showApproval(cmd.ErrOrStderr(), read)
+	if !yes && atTerminalInput(cmd) && !agrees(cmd, "\nApprove?") {
+		return errors.New("nothing was approved")
+	}
+	return nil
 }
 
 func newApprovalsDeny() *cobra.Command {
@@ -177,7 +203,7 @@ func newApprovalsDeny() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "deny ID",
 		Short: "Deny an action or an answer",
-		Long: `Denies an approval. The asker of an action is told that it was not approved, with the reason if you give one. An
+		Long: `Denies an approval. The asker of an action is told that it was not approved, with the reason if you give one. A
 held answer is not sent; with a reason, the reason is sent instead.`,
 		Example: "  inbox approvals deny 7k3mq2\n  inbox approvals deny --reason \"We do not refund after 30 days.\" 7k3mq2",
 		Args:    arguments(cobra.ExactArgs(1)),

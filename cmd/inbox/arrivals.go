@@ -18,7 +18,7 @@ import (
 
 	"inbox"
 	"inbox/exchange"
-	"inbox/normalized"
+	"inbox/internal/markup"
 	"inbox/operator"
 )
 
@@ -120,7 +120,7 @@ var arrivalHeading = []string{"ID", "RECEIVED", "AGENT", "FROM", "CHANNEL", "STA
 
 func arrivalRow(t exchange.TurnRecord) []string {
 	return []string{
-		t.ID, when(t.AcceptedAt), t.Agent, oneLine(t.Message.Sender.Address.String()), t.Channel, t.State, excerpt(normalized.PlainText(t.Message.Parts)),
+		t.ID, when(t.AcceptedAt), t.Agent, oneLine(t.Message.Sender.Address.String()), t.Channel, t.State, excerpt(markup.PlainText(t.Message.Parts)),
 	}
 }
 

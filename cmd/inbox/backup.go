@@ -209,7 +209,7 @@ func tellVerified(out io.Writer, found *inbox.BackupVerified) error {
 	if !found.Keys {
 		keys = "it has no secret key, so whether secrets open was not checked"
 	}
-	_, err := fmt.Fprintf(out, "Backup %s is intact: %d rows, %d files, %s.\n", found.Name, found.Rows, found.Contents, keys)
+	_, err := fmt.Fprintf(out, "Backup %s is intact: %s, %s, %s.\n", found.Name, counted(found.Rows, "row"), counted(found.Contents, "file"), keys)
 	return err
 }
 
@@ -282,7 +282,7 @@ Readers of mail may see an answer twice. --hold-uncertain email holds such mails
 
 func tellRestored(out io.Writer, report inbox.RestoreReport) error {
 	for _, one := range report.Domains {
-		fmt.Fprintf(out, "Restored %s from backup %s: %d rows, %d files, as of %s.\n", one.Domain, one.Backup, one.Rows, one.Contents, one.Moment.Local().Format(time.RFC3339))
+		fmt.Fprintf(out, "Restored %s from backup %s: %s, %s, as of %s.\n", one.Domain, one.Backup, counted(one.Rows, "row"), counted(one.Contents, "file"), one.Moment.Local().Format(time.RFC3339))
 		if one.Turns+one.Deliveries > 0 {
 			fmt.Fprintf(out, "  %d messages had no answer yet and %d deliveries were not made at that moment: they are done again, with the same ids (%d deliveries are held).\n",
 				one.Turns, one.Deliveries, one.Held)

@@ -45,10 +45,10 @@ no server; "inbox doctor" does.`,
 			if config.File != "" {
 				from = config.File
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "ok: %s, domain %s, %d agents\n", from, config.Domain, len(config.Agents))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "ok: %s, domain %s, %s\n", from, config.Domain, counted(len(config.Agents), "agent"))
 			for _, further := range config.Hosted {
 				if err == nil {
-					_, err = fmt.Fprintf(cmd.OutOrStdout(), "    and domain %s, %d agents\n", further.Domain, len(further.Agents))
+					_, err = fmt.Fprintf(cmd.OutOrStdout(), "    and domain %s, %s\n", further.Domain, counted(len(further.Agents), "agent"))
 				}
 			}
 			return err

@@ -225,7 +225,7 @@ func printPreview(cmd *cobra.Command, preview operator.ErasurePreview) error {
 		fmt.Fprintf(out, "  %s\n", oneLine(string(address)))
 	}
 	for _, one := range preview.Principals {
-		fmt.Fprintf(out, "  %s: %s (%d messages)\n", oneLine(one.Principal), oneLine(one.Why()), one.Messages)
+		fmt.Fprintf(out, "  %s: %s (%s)\n", oneLine(one.Principal), oneLine(one.Why()), counted(one.Messages, "message"))
 	}
 	if len(preview.Linked) > 0 {
 		fmt.Fprintln(out, "Linked with this person, and left out without --linked:")
@@ -243,7 +243,7 @@ func printStatements(out io.Writer, heading string, list []operator.Statement) {
 		fmt.Fprintln(out, heading)
 	}
 	for _, one := range list {
-		fmt.Fprintf(out, "  %s (%d messages)\n", oneLine(one.Why()), one.Messages)
+		fmt.Fprintf(out, "  %s (%s)\n", oneLine(one.Why()), counted(one.Messages, "message"))
 	}
 }
 

@@ -12,12 +12,14 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	_ "time/tzdata" // for containers and small systems without zones
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"inbox"
 	"inbox/internal/reference"
+	"inbox/policypart"
 )
 
 // Exit codes, also written in the help text.
@@ -70,9 +72,18 @@ func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) int 
 		if address := reference.OfCode(codeOf(err)); address != "" {
 			where = fmt.Sprintf(" (%s: %s)", codeOf(err), inRepository(address))
 		}
-		fmt.Fprintf(stderr, "inbox: %v%s\n", err, where)
+		fmt.Fprintf(stderr, "inbox: %s%s\n", errorText(err), where)
 		return exitError
 	}
+}
+
+// errorText leaves out the code and the reason of a refused decision, which are for the record: the text before them says the same to people.
+func errorText(err error) string {
+	text := err.Error()
+	if refusal, is := errors.AsType[*policypart.Refusal](err); is {
+		text = strings.TrimSuffix(text, ": "+refusal.Error())
+	}
+	return text
 }
 
 // usageError is a command line that cannot be understood.

@@ -14,6 +14,7 @@ import (
 
 	"inbox"
 	"inbox/exchange"
+	"inbox/internal/markup"
 	"inbox/normalized"
 	"inbox/operator"
 )
@@ -79,13 +80,13 @@ func printShown(out io.Writer, shown operator.Shown) {
 		printLinef(out, "Evidence  %s is %s, says %s (%s)", evidence.Subject, evidence.Assurance, evidence.Issuer, evidence.Method)
 	}
 
-	fmt.Fprintf(out, "\n%s\n", printable(normalized.PlainText(message.Parts)))
+	fmt.Fprintf(out, "\n%s\n", printable(markup.PlainText(message.Parts)))
 	if answer := shown.Turn.Response; answer != nil {
-		fmt.Fprintf(out, "\nAnswer %s\n%s\n", shown.Turn.ReplyID, printable(normalized.PlainText(answer.Parts)))
+		fmt.Fprintf(out, "\nAnswer %s\n%s\n", shown.Turn.ReplyID, printable(markup.PlainText(answer.Parts)))
 	}
 
 	if shown.Draft != nil {
-		fmt.Fprintf(out, "\nDraft of the agent, which did not leave\n%s\n", printable(normalized.PlainText(shown.Draft.Parts)))
+		fmt.Fprintf(out, "\nDraft of the agent, which did not leave\n%s\n", printable(markup.PlainText(shown.Draft.Parts)))
 	}
 	if t := shown.Takeover; t != nil {
 		fmt.Fprintf(out, "\n%s has this conversation since %s; %s for an answer\n", t.Holder, when(t.Since), waits(t.Waiting))
@@ -148,6 +149,8 @@ func said(event exchange.Event) string {
 		text = read(event, compactionStep)
 	case exchange.EventHookDecided, exchange.EventHookFailed:
 		text = read(event, hookStep)
+	case exchange.EventAnswerCut:
+		text = read(event, (*normalized.Left).String)
 	}
 
 	if text == "" {
@@ -266,7 +269,7 @@ func price(cost float64, currency string) string {
 
 func lasted(millis int64) string { return (time.Duration(millis) * time.Millisecond).String() }
 
-func counted(count int, what string) string {
+func counted[N int | int64](count N, what string) string {
 	if count == 1 {
 		return "1 " + what
 	}

@@ -238,16 +238,23 @@ func confirmAddressee(cmd *cobra.Command, to operator.Addressee, wanted string, 
 			return err
 		}
 	}
-	if input, is := cmd.InOrStdin().(*os.File); yes || !is || !isTerminal(input) {
-		return nil
-	}
-
-	if _, err := fmt.Fprint(cmd.ErrOrStderr(), "Send? [y/N] "); err != nil {
-		return err
-	}
-	answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-	if err != nil || !strings.HasPrefix(strings.ToLower(strings.TrimSpace(answer)), "y") {
+	if !yes && atTerminalInput(cmd) && !agrees(cmd, "Send?") {
 		return errors.New("nothing was sent")
 	}
 	return nil
+}
+
+// atTerminalInput reports whether a person at a terminal can be asked.
+func atTerminalInput(cmd *cobra.Command) bool {
+	input, is := cmd.InOrStdin().(*os.File)
+	return is && isTerminal(input)
+}
+
+// agrees asks a person a question; anything but a yes, also the end of the input, is a no.
+func agrees(cmd *cobra.Command, question string) bool {
+	if _, err := fmt.Fprint(cmd.ErrOrStderr(), question+" [y/N] "); err != nil {
+		return false
+	}
+	answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	return err == nil && strings.HasPrefix(strings.ToLower(strings.TrimSpace(answer)), "y")
 }

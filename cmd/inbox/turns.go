@@ -8,7 +8,7 @@ import (
 
 	"inbox"
 	"inbox/exchange"
-	"inbox/normalized"
+	"inbox/internal/markup"
 	"inbox/operator"
 )
 
@@ -39,7 +39,7 @@ func newHeldList() *cobra.Command {
 			return printList(cmd, "No messages are held.", heading, func(o *inbox.Operator) ([]exchange.TurnRecord, error) {
 				return o.Held.List(cmd.Context(), agent, before, limit)
 			}, func(t exchange.TurnRecord) []string {
-				text := excerpt(normalized.PlainText(t.Message.Parts))
+				text := excerpt(markup.PlainText(t.Message.Parts))
 				return []string{t.ID, t.Agent, t.Message.Sender.Address.String(), t.Message.ReceivedVia, when(t.AcceptedAt), expiry(t), text}
 			})
 		},

@@ -11,7 +11,7 @@ import (
 
 	"inbox"
 	"inbox/exchange"
-	"inbox/normalized"
+	"inbox/internal/markup"
 	"inbox/operator"
 )
 
@@ -90,7 +90,7 @@ func newFailedList() *cobra.Command {
 			return printList(cmd, "No message failed.", []string{"ID", "AGENT", "FROM", "BY", "FAILED", "WHY", "TEXT"}, func(o *inbox.Operator) ([]exchange.TurnRecord, error) {
 				return o.Waiting.Failed(cmd.Context(), filter, chosen.before, chosen.limit)
 			}, func(t exchange.TurnRecord) []string {
-				return []string{t.ID, t.Agent, oneLine(t.Message.Sender.Address.String()), t.Channel, when(t.UpdatedAt), excerpt(t.Reason), excerpt(normalized.PlainText(t.Message.Parts))}
+				return []string{t.ID, t.Agent, oneLine(t.Message.Sender.Address.String()), t.Channel, when(t.UpdatedAt), excerpt(t.Reason), excerpt(markup.PlainText(t.Message.Parts))}
 			})
 		},
 	}

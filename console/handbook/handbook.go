@@ -2,15 +2,11 @@
 package handbook
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"context"
-	_ "embed"
-	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"net/http"
+	"path"
 	"strings"
 	"sync"
 
@@ -21,19 +17,9 @@ import (
 )
 
 //go:generate go tool -modfile=../../tools/go.mod templ generate -path . -log-level warn
-//go:generate go run inbox/internal/pagecode .
-//go:generate go test -run ^TestPacked$ . -update
 
 // Root is where the documents are served.
 const Root = "/docs"
-
-// packed holds the documents, compressed: a program shall not weigh more by them than it has to.
-//
-//go:embed documents.tar.gz
-var packed []byte
-
-// maxDocuments bounds what the archive is unpacked to, in bytes.
-const maxDocuments = 8 << 20
 
 // library is all documents by their path below Root, without ".md"; the index is "".
 type library struct {
@@ -50,39 +36,44 @@ type page struct {
 
 type heading struct{ id, words string }
 
-// read unpacks and renders all documents, once for all servers of a process and when the first reader comes.
-var read = sync.OnceValues(func() (*library, error) {
-	files, err := unpack(packed)
-	if err != nil {
-		return nil, fmt.Errorf("read the documents in the program: %w", err)
-	}
-	return newLibrary(files)
-})
+// Documents are the documents of a source tree.
+type Documents struct{ library func() (*library, error) }
 
-// unpack returns the texts of the archive by their path in the tree.
-func unpack(archive []byte) (map[string]string, error) {
-	plain, err := gzip.NewReader(bytes.NewReader(archive))
-	if err != nil {
-		return nil, err
-	}
-	files := map[string]string{}
-	for reader, left := tar.NewReader(plain), int64(maxDocuments); ; {
-		header, err := reader.Next()
-		if errors.Is(err, io.EOF) {
-			return files, nil
-		}
+// NewDocuments returns the documents of a source tree, such as the one embedded in the program. They are read and rendered once, when the
+// first reader comes.
+func NewDocuments(tree fs.FS) *Documents {
+	return &Documents{sync.OnceValues(func() (*library, error) {
+		texts, err := Texts(tree)
 		if err != nil {
+			return nil, fmt.Errorf("read the documents: %w", err)
+		}
+		return newLibrary(texts)
+	})}
+}
+
+// Texts returns the text of each document in a source tree by its path. It leaves out decisions, examples and the coverage of requirements:
+// people who change the program need them, and have the tree.
+func Texts(tree fs.FS) (map[string]string, error) {
+	texts := map[string]string{}
+	read := func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case name == "docs/decisions" || name == "docs/examples":
+			return fs.SkipDir
+		case entry.IsDir() || path.Ext(name) != ".md" || name == "docs/contract/coverage.md":
+			return nil
+		}
+		text, err := fs.ReadFile(tree, name)
+		texts[name] = string(text)
+		return err
+	}
+	for _, root := range []string{"docs", "FEDERATION.md", "SECURITY.md"} {
+		if err := fs.WalkDir(tree, root, read); err != nil {
 			return nil, err
 		}
-		if left -= header.Size; left < 0 {
-			return nil, fmt.Errorf("the documents have more than %d bytes", maxDocuments)
-		}
-		text, err := io.ReadAll(reader)
-		if err != nil {
-			return nil, err
-		}
-		files[header.Name] = string(text)
 	}
+	return texts, nil
 }
 
 // pathOf returns where a document of the tree is served: docs/agents/llm.md is agents/llm.
@@ -95,10 +86,13 @@ func pathOf(file string) string {
 }
 
 // Handbook serves the documents.
-type Handbook struct{ site string }
+type Handbook struct {
+	site      string
+	documents *Documents
+}
 
-// New makes a handbook; site is what the pages are headed with.
-func New(site string) *Handbook { return &Handbook{site: site} }
+// New returns a handbook of the documents; site is in the title of each page.
+func New(site string, documents *Documents) *Handbook { return &Handbook{site, documents} }
 
 // Routes are the index, each document, and the search.
 func (h *Handbook) Routes() []httpserver.Route {
@@ -115,7 +109,7 @@ const searchPath = "search"
 const keep = "public, max-age=3600"
 
 func (h *Handbook) document(w http.ResponseWriter, r *http.Request) {
-	all, err := read()
+	all, err := h.documents.library()
 	if err != nil {
 		httpserver.WriteFault(w, err)
 		return

@@ -1,120 +1,24 @@
 package handbook
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
-	"io/fs"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-chi/chi/v5"
-
-	"inbox/internal/golden"
 )
 
-const top = "../.."
-
-// documents are those of the tree that readers of a running server need, by their path. Decisions and requirements are for those who change
-// the program, and have the tree.
-func documents(t *testing.T) map[string]string {
-	t.Helper()
-	files := map[string]string{}
-	err := filepath.WalkDir(filepath.Join(top, "docs"), func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() && (entry.Name() == "decisions" || entry.Name() == "examples") {
-			return filepath.SkipDir
-		}
-		name, err := filepath.Rel(top, path)
-		if err != nil || filepath.Ext(path) != ".md" || name == "docs/contract/coverage.md" {
-			return err
-		}
-		content, err := os.ReadFile(path)
-		files[filepath.ToSlash(name)] = string(content)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"FEDERATION.md", "SECURITY.md"} {
-		content, err := os.ReadFile(filepath.Join(top, name))
-		if err != nil && !os.IsNotExist(err) {
-			t.Fatal(err)
-		}
-		if err == nil {
-			files[name] = string(content)
-		}
-	}
-	return files
-}
-
-func pack(t *testing.T, files map[string]string) []byte {
-	t.Helper()
-	var archive bytes.Buffer
-	compressed, err := gzip.NewWriterLevel(&archive, gzip.BestCompression)
-	if err != nil {
-		t.Fatal(err)
-	}
-	writer := tar.NewWriter(compressed)
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := writer.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(files[name])), ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := writer.Write([]byte(files[name])); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := writer.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := compressed.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return archive.Bytes()
-}
-
-// TestPacked holds the documents in the program to those of the tree; -update packs them again.
-func TestPacked(t *testing.T) {
-	wanted := documents(t)
-	got, err := unpack(packed)
-	if err == nil && maps.Equal(got, wanted) {
-		return
-	}
-	if *golden.Update {
-		if err := os.WriteFile("documents.tar.gz", pack(t, wanted), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name := range wanted {
-		if got[name] != wanted[name] {
-			t.Errorf("%s in documents.tar.gz is not that of the tree; go generate ./console/handbook packs it", name)
-		}
-	}
-	for name := range got {
-		if _, there := wanted[name]; !there {
-			t.Errorf("%s is in documents.tar.gz and not in the tree; go generate ./console/handbook packs it", name)
-		}
-	}
-}
+// documents are those of the tree.
+var documents = NewDocuments(os.DirFS("../.."))
 
 func serve(t *testing.T, address string) (int, string) {
 	t.Helper()
 	router := chi.NewRouter()
-	for _, route := range New("inbox.test").Routes() {
+	for _, route := range New("inbox.test", documents).Routes() {
 		router.Method(route.Method, route.Pattern, route.Handler)
 	}
 	recorder := httptest.NewRecorder()
@@ -129,7 +33,7 @@ var (
 
 // TestLinks follows every link of every document: all lead to a heading or a document that is there, and none to nowhere.
 func TestLinks(t *testing.T) {
-	all, err := newLibrary(documents(t))
+	all, err := documents.library()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +169,7 @@ func FuzzSearch(f *testing.F) {
 }
 
 func BenchmarkSearch(b *testing.B) {
-	all, err := read()
+	all, err := documents.library()
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -2,13 +2,16 @@ package pages
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 
+	"inbox/agents"
 	"inbox/console/account"
 	"inbox/exchange"
 	"inbox/internal/design"
@@ -22,6 +25,7 @@ func (p *Pages) approvalRoutes() []httpserver.Route {
 	return []httpserver.Route{
 		p.page(exchange.RoleRead, at("work", "approvals"), p.approvals),
 		p.page(exchange.RoleRead, one, p.approval),
+		p.page(exchange.RoleRead, one+"/files/{file}", p.heldFile),
 		p.act(exchange.RoleWork, one+"/approve", false, p.approve),
 		p.act(exchange.RoleWork, one+"/deny", false, p.deny),
 		p.act(exchange.RoleWork, one+"/compare", false, p.compareReply),
@@ -72,6 +76,22 @@ func (p *Pages) approval(w http.ResponseWriter, r *http.Request, s account.Sessi
 		return err
 	}
 	return p.showWork(w, r, s, text(r.Context(), "Approval {code}", "code", v.Code), approvalPage(v))
+}
+
+// heldFile lets the browser keep a file of an answer that is held back.
+func (p *Pages) heldFile(w http.ResponseWriter, r *http.Request, _ account.Session) error {
+	place, err := strconv.Atoi(httpserver.Param(r, "file"))
+	if err != nil {
+		return fault.Wrap(fault.NotFound, "the answer has no such file here", err)
+	}
+	file, content, err := p.Operator.HeldFiles.Open(r.Context(), httpserver.Param(r, "approval"), place)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = content.Close() }() // it was only read
+
+	store(w, cmp.Or(agents.FileName(file.Name), "file"), content)
+	return nil
 }
 
 func (p *Pages) approve(w http.ResponseWriter, r *http.Request, s account.Session) error {

@@ -8,7 +8,7 @@ import (
 	"inbox/console/account"
 	"inbox/exchange"
 	"inbox/internal/httpserver"
-	"inbox/normalized"
+	"inbox/internal/markup"
 	"inbox/operator"
 )
 
@@ -81,7 +81,7 @@ func (p *Pages) failedTurns(w http.ResponseWriter, r *http.Request, s account.Se
 	for i := range turns {
 		turn := &turns[i]
 		v.Rows = append(v.Rows, failureRow{
-			ID: turn.ID, Href: at("messages", turn.ID), What: turn.Message.Sender.Address.String(), Excerpt: excerpt(normalized.PlainText(turn.Message.Parts)),
+			ID: turn.ID, Href: at("messages", turn.ID), What: turn.Message.Sender.Address.String(), Excerpt: excerpt(markup.PlainText(turn.Message.Parts)),
 			Channel: turn.Channel, Agent: turn.Agent, Words: turn.Reason, At: turn.UpdatedAt, Tries: turn.Attempt, Turn: turn.ID,
 		})
 	}

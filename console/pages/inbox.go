@@ -12,7 +12,7 @@ import (
 	"inbox/internal/design"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
-	"inbox/normalized"
+	"inbox/internal/markup"
 	"inbox/operator"
 )
 
@@ -192,7 +192,7 @@ const maxExcerpt = 240
 func messageRow(turn *exchange.TurnRecord) inboxRow {
 	return inboxRow{
 		Href: at("messages", turn.ID), Sender: turn.Message.Sender.Address.String(), Name: turn.Message.Sender.DisplayName, Channel: turn.Channel,
-		Agent: turn.Agent, State: turn.State, Reason: turn.Reason, Excerpt: excerpt(normalized.PlainText(turn.Message.Parts)), At: turn.AcceptedAt,
+		Agent: turn.Agent, State: turn.State, Reason: turn.Reason, Excerpt: excerpt(markup.PlainText(turn.Message.Parts)), At: turn.AcceptedAt,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"maps"
+	"mime"
 	"net/http"
 	"slices"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 	"inbox/internal/design"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
+	"inbox/internal/markup"
 	"inbox/normalized"
 	"inbox/operator"
 )
@@ -98,7 +100,7 @@ func (p *Pages) retryMessage(w http.ResponseWriter, r *http.Request, s account.S
 	return p.done(w, r, back(r, at("messages", turn)), text(r.Context(), "The agent runs on the message again."))
 }
 
-// original lets the browser keep a message as it came. It never shows it: it is a stranger's.
+// original lets the browser keep a message as it came.
 func (p *Pages) original(w http.ResponseWriter, r *http.Request, _ account.Session) error {
 	id := httpserver.Param(r, "turn")
 	found, err := p.Operator.Messages.Original(r.Context(), id)
@@ -107,14 +109,19 @@ func (p *Pages) original(w http.ResponseWriter, r *http.Request, _ account.Sessi
 	}
 	defer func() { _ = found.Content.Close() }()
 
+	store(w, id+found.Suffix(), found.Content)
+	return nil
+}
+
+// store lets the browser store a content. It never shows it: it is a stranger's.
+func store(w http.ResponseWriter, name string, content io.Reader) {
 	header := w.Header()
 	header.Set("Content-Type", "application/octet-stream")
-	header.Set("Content-Disposition", `attachment; filename="`+id+found.Suffix()+`"`)
+	header.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	header.Set("X-Content-Type-Options", "nosniff")
-	_, _ = io.Copy(w, found.Content) // the reader went away: nothing to do
-	return nil
+	_, _ = io.Copy(w, content) // the reader went away: nothing to do
 }
 
 // maxRawShown bounds what a page shows of an original, in bytes; the download has all of it.
@@ -247,7 +254,7 @@ func size(bytes int64) string {
 
 // partText is what a part of an unusual kind says. One without words, such as a call of a tool, is shown as it is stored.
 func partText(part normalized.Part) string {
-	if words := normalized.PlainText([]normalized.Part{part}); words != "" {
+	if words := markup.PlainText([]normalized.Part{part}); words != "" {
 		return words
 	}
 	stored, err := json.MarshalIndent(part, "", "  ")

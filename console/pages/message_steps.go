@@ -40,6 +40,8 @@ func tell(ctx context.Context, event exchange.Event) (title, detail, colour stri
 		return tellTool(ctx, event)
 	case exchange.EventRunWaits:
 		return text(ctx, "The run waits"), fields(event.Body), design.Warn
+	case exchange.EventAnswerCut:
+		return text(ctx, "The answer was too large and was cut"), fields(event.Body), design.Warn
 	case exchange.EventCompacted:
 		return text(ctx, "The history was shortened"), fields(event.Body), design.Plain
 	case exchange.EventDeliverySent:

@@ -6,7 +6,7 @@ package pages
 import (
 	"bytes"
 	"context"
-	_ "embed" // the translations
+	"embed"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -18,19 +18,15 @@ import (
 	"inbox/internal/catalog"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
-	"inbox/internal/packed"
 	"inbox/operator"
 )
 
 //go:generate go tool -modfile=../../tools/go.mod templ generate -path . -log-level warn
-//go:generate go run inbox/internal/pagecode .
 
-//go:generate go run inbox/internal/packed/pack de.zip de
+//go:embed de/*.json
+var translations embed.FS
 
-//go:embed de.zip
-var translations []byte
-
-var texts = catalog.New(packed.Files(translations))
+var texts = catalog.New(translations)
 
 // text is a text of the console in the reader's language.
 func text(ctx context.Context, english string, pairs ...any) string {

@@ -94,7 +94,7 @@ func toolResult(r *http.Request) ([]byte, error) {
 		return json.Marshal(map[string]any{"success": false, "error": words})
 	}
 	if !json.Valid([]byte(words)) {
-		return nil, fault.InField("result", text(r.Context(), "is no JSON; write a text in quotes, such as \"done\""))
+		return nil, fault.InField("result", text(r.Context(), "is not JSON; write a text in quotes, such as \"done\""))
 	}
 	return json.Marshal(map[string]any{"success": true, "result": json.RawMessage(words)})
 }

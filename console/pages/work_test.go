@@ -3,6 +3,7 @@ package pages_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -313,7 +314,11 @@ func TestWorkOfOperators(t *testing.T) {
 		if _, page := worker.does(path+"/edit", "text", "We open at nine.", "was", was[1], "then", "keep"); !strings.Contains(page, "The text is saved") {
 			t.Errorf("saved: %s", page)
 		}
-		if _, page := worker.does(path + "/approve"); !strings.Contains(page, "The answer is on its way") {
+		if status, page := worker.does(path + "/approve"); status != http.StatusConflict {
+			t.Errorf("approved without what was read: %d %s", status, page)
+		}
+		shown := regexp.MustCompile(`name="shown" value="([^"]+)"`).FindStringSubmatch(worker.shows(path, "We open at nine."))
+		if _, page := worker.does(path+"/approve", "shown", shown[1]); !strings.Contains(page, "The answer is on its way") {
 			t.Errorf("approved: %s", page)
 		}
 		if found, err := o.Operator().Approvals.Approval(t.Context(), one.ID); err != nil || found.Status != exchange.ApprovalApproved || found.Draft.Parts[0].Content != "We open at nine." {
@@ -323,6 +328,41 @@ func TestWorkOfOperators(t *testing.T) {
 			t.Errorf("declined: %s", page)
 		}
 		worker.shows("/console/work/approvals?status=all", "operator:work")
+	})
+
+	t.Run("files of held answers", func(t *testing.T) {
+		files, err := o.Operator().Messages.Files()
+		if err != nil {
+			t.Fatal(err)
+		}
+		digest, _, err := files.(exchange.Blobs).Put(t.Context(), strings.NewReader("<script>alert(1)</script>"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := o.demand(policypart.PurposeApproval, policypart.Part{Kind: policypart.ConsentRequired, Code: policypart.CodeApprovalReply, Message: "May this be sent?"},
+			`{"number":1,"address":"@ana@peer.test","draft":{"response":{"in_reply_to":"m","parts":[{"kind":"text","content":"See the files."},`+
+				`{"kind":"file","name":"in.txt","mime":"text/plain","bytes_ref":{"kind":"inline","data_base64":"aGVsbG8="}},`+
+				`{"kind":"file","name":"../page.html","mime":"text/html","size":25,"bytes_ref":{"kind":"content_addressed","algo":"sha256","digest":"`+digest+`"}},`+
+				`{"kind":"file","name":"far.pdf","mime":"application/pdf","bytes_ref":{"kind":"url","url":"https://peer.test/far.pdf"}}]}}}`)
+		path := "/console/work/approvals/" + held.ID
+		page := reader.shows(path, "in.txt", "text/plain", "5 B", "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824", "page.html", "25 B", digest, "https://peer.test/far.pdf")
+		if strings.Contains(page, path+"/files/2") {
+			t.Error("a file that is elsewhere has a link")
+		}
+		for place, content := range []string{"hello", "<script>alert(1)</script>"} {
+			response, err := reader.Get(reader.URL + fmt.Sprintf("%s/files/%d", path, place))
+			status, got := reader.read(response, err)
+			header := response.Header
+			if status != http.StatusOK || got != content || header.Get("Content-Type") != "application/octet-stream" || header.Get("X-Content-Type-Options") != "nosniff" ||
+				!strings.HasPrefix(header.Get("Content-Disposition"), "attachment") || strings.Contains(header.Get("Content-Disposition"), "/") {
+				t.Errorf("file %d: %d %q %v", place, status, got, header)
+			}
+		}
+		for _, place := range []string{"2", "3", "-1", "x"} {
+			if status, _ := reader.get(path + "/files/" + place); status != http.StatusNotFound {
+				t.Errorf("file %s: %d", place, status)
+			}
+		}
 	})
 
 	t.Run("failed turns", func(t *testing.T) {

@@ -18,7 +18,6 @@ import (
 )
 
 //go:generate go tool -modfile=../../tools/go.mod templ generate -path . -log-level warn
-//go:generate go run inbox/internal/pagecode .
 
 // Options configure the pages. Agents, PublicURL and Domain are required.
 type Options struct {

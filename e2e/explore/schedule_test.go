@@ -30,10 +30,11 @@ type director struct {
 	steps   []step
 }
 
-// actor is an operation under way.
+// actor is an operation under way. Several of its steps may run at once: a statement that its caller has given up holds locks until the server
+// has rolled back.
 type actor struct {
 	waiting []*request
-	running *request
+	running []*request
 	ended   bool
 	err     error
 }
@@ -61,36 +62,40 @@ func (d *director) signal() {
 	}
 }
 
-// begin waits until the actor may make the step. It returns false while no schedule runs.
-func (d *director) begin(of int, what string, process uint32) bool {
+// begin waits until the actor may make the step. It returns nil while no schedule runs.
+func (d *director) begin(of int, what string, process uint32) *request {
 	d.lock.Lock()
 	if !d.active {
 		d.lock.Unlock()
-		return false
+		return nil
 	}
 	r := &request{what: what, process: process, grant: make(chan bool, 1)}
 	d.actors[of].waiting = append(d.actors[of].waiting, r)
 	d.lock.Unlock()
 
 	d.signal()
-	return <-r.grant
+	if !<-r.grant {
+		return nil
+	}
+	return r
 }
 
 // end notes that the step has ended.
-func (d *director) end(of int) {
+func (d *director) end(of int, r *request) {
 	d.lock.Lock()
 	defer d.lock.Unlock()
-	if running := d.actors[of].running; running != nil {
-		d.actors[of].running = nil
-		d.steps = append(d.steps, step{of, running.what})
+	a := &d.actors[of]
+	if i := slices.Index(a.running, r); i >= 0 {
+		a.running = slices.Delete(slices.Clone(a.running), i, i+1)
+		d.steps = append(d.steps, step{of, r.what})
 	}
 	d.signal()
 }
 
 // act makes a step that is not a statement.
 func (d *director) act(of int, what string) {
-	if d.begin(of, what, 0) {
-		d.end(of)
+	if r := d.begin(of, what, 0); r != nil {
+		d.end(of, r)
 	}
 }
 
@@ -164,8 +169,9 @@ func (d *director) grant(to int) {
 	d.lock.Lock()
 	defer d.lock.Unlock()
 	a := &d.actors[to]
-	a.running, a.waiting = a.waiting[0], a.waiting[1:]
-	a.running.grant <- true
+	next := a.waiting[0]
+	a.running, a.waiting = append(slices.Clone(a.running), next), a.waiting[1:]
+	next.grant <- true
 }
 
 // settle waits until no operation moves: each has ended, waits for its next step, or for a lock of the other one.
@@ -176,7 +182,7 @@ func (d *director) settle(ctx context.Context) (ready [2]bool, over bool, err er
 		states := d.states()
 		moves := false
 		for i, a := range states {
-			ready[i] = a.running == nil && len(a.waiting) > 0
+			ready[i] = len(a.running) == 0 && len(a.waiting) > 0
 			moves = moves || !a.ended && !ready[i]
 		}
 		if !moves {
@@ -196,22 +202,47 @@ func (d *director) settle(ctx context.Context) (ready [2]bool, over bool, err er
 			if a.ended || ready[i] {
 				continue
 			}
-			waits := false
-			if a.running != nil && a.running.process != 0 {
-				if waits, err = d.waits(ctx, a.running.process); err != nil {
+			waits := len(a.running) > 0
+			for _, r := range a.running {
+				if !waits || r.process == 0 {
+					waits = false
+					break
+				}
+				if waits, err = d.waits(ctx, r.process); err != nil {
 					return ready, false, err
 				}
 			}
 			stuck, blocked = stuck && waits, blocked || waits
 		}
-		// Two that wait for each other are a deadlock, which PostgreSQL ends.
-		if stuck && blocked && (ready[0] || ready[1]) && d.unchanged(states) {
-			return ready, false, nil
+		if stuck && blocked && d.unchanged(states) {
+			// The operation may wait for a lock that its own abandoned statement holds: let that statement run.
+			for i, a := range states {
+				ready[i] = ready[i] || !ready[1-i] && len(a.waiting) > 0
+			}
+			// Two that wait for each other are a deadlock, which PostgreSQL ends.
+			if ready[0] || ready[1] {
+				return ready, false, nil
+			}
 		}
 		if time.Now().After(deadline) {
-			return ready, false, fmt.Errorf("nothing moves: %s", describe(d.steps))
+			return ready, false, fmt.Errorf("nothing moves: %s%s", describe(d.steps), d.held())
 		}
 	}
+}
+
+// held names the steps that are under way or wait for their turn.
+func (d *director) held() string {
+	var out strings.Builder
+	for i, a := range d.states() {
+		fmt.Fprintf(&out, "\n\t%c: ended %t", 'A'+rune(i), a.ended)
+		for _, r := range a.running {
+			fmt.Fprintf(&out, ", runs %s", r.what)
+		}
+		for _, r := range a.waiting {
+			fmt.Fprintf(&out, ", may run %s", r.what)
+		}
+	}
+	return out.String()
 }
 
 func (d *director) states() [2]actor {
@@ -223,7 +254,7 @@ func (d *director) states() [2]actor {
 func (d *director) unchanged(before [2]actor) bool {
 	now := d.states()
 	for i := range now {
-		if now[i].running != before[i].running || len(now[i].waiting) != len(before[i].waiting) || now[i].ended != before[i].ended {
+		if !slices.Equal(now[i].running, before[i].running) || len(now[i].waiting) != len(before[i].waiting) || now[i].ended != before[i].ended {
 			return false
 		}
 	}

@@ -51,7 +51,7 @@ type link struct {
 	wire           *wire
 	client, server net.Conn
 	names          map[string]string // prepared statements
-	held           bool              // the statement that was bound last is a step of a schedule
+	held           *request          // the statement that was bound last as a step of a schedule; nil = it is none
 
 	lock    sync.Mutex
 	process uint32
@@ -136,7 +136,10 @@ func (l *link) bind(query string) {
 	l.lock.Lock()
 	process, failed := l.process, l.failed
 	l.lock.Unlock()
-	l.held = !failed && scheduled(query) && l.wire.director.begin(l.wire.actor, query, process)
+	l.held = nil
+	if !failed && scheduled(query) {
+		l.held = l.wire.director.begin(l.wire.actor, query, process)
+	}
 }
 
 // flush asks the server for the results so far.
@@ -144,7 +147,7 @@ var flush = []byte{'H', 0, 0, 0, 4}
 
 // execute waits for the end of a statement that is a step.
 func (l *link) execute(message []byte) error {
-	if !l.held {
+	if l.held == nil {
 		l.expect(nil)
 		_, err := l.server.Write(message)
 		return err
@@ -156,7 +159,7 @@ func (l *link) execute(message []byte) error {
 	if err == nil {
 		<-done
 	}
-	l.wire.director.end(l.wire.actor)
+	l.wire.director.end(l.wire.actor, l.held)
 	return err
 }
 

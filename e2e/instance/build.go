@@ -16,6 +16,11 @@ func Build(ctx context.Context, directory string) (string, error) {
 		return "", err
 	}
 
+	return BuildIn(ctx, root, directory)
+}
+
+// BuildIn compiles the program of the module at root into the directory and returns the path of the binary.
+func BuildIn(ctx context.Context, root, directory string) (string, error) {
 	binary := filepath.Join(directory, "inbox")
 	command := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/inbox")
 	command.Dir = root

@@ -47,7 +47,7 @@ func New(binary, directory string, settings Settings) (*Instance, error) {
 
 // Configure writes the configuration file again, after a change of Settings.
 func (i *Instance) Configure() error {
-	text := i.Settings.file(filepath.Join(i.Directory, "data"))
+	text := i.Settings.file(filepath.Join(i.Directory, Data))
 	if err := os.WriteFile(i.ConfigFile(), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("write configuration: %w", err)
 	}
@@ -56,6 +56,9 @@ func (i *Instance) Configure() error {
 	}
 	return nil
 }
+
+// Data is the directory of the server's data in Directory.
+const Data = "data"
 
 // ConfigFile is the path of inbox.toml.
 func (i *Instance) ConfigFile() string { return filepath.Join(i.Directory, "inbox.toml") }

@@ -39,8 +39,13 @@ func (s *Service) Edit(ctx context.Context, replyID, by, text, mime string) erro
 		return fault.InField("text", "must not be empty; to withdraw the answer, delete it")
 	case len(text) > maxEdit:
 		return fault.InField("text", "is longer than 1 MiB")
-	case mime != "" && mime != normalized.MIMEPlain && mime != normalized.MIMEMarkdown && mime != normalized.MIMEHTML:
-		return fault.InField("mime", "must be text/plain, text/markdown or text/html")
+	}
+	if mime != "" {
+		canonical, known := normalized.TextMIME(mime)
+		if !known {
+			return fault.InField("mime", "must be text/plain, text/markdown or text/html")
+		}
+		mime = canonical
 	}
 	return s.revise(ctx, replyID, exchange.ActionUpdate, func(reply exchange.Reply) (exchange.Reply, exchange.Event, error) {
 		reply.EditedAt = time.Now().UTC().Truncate(time.Microsecond)

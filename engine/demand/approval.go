@@ -15,6 +15,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/clip"
 	"inbox/internal/fault"
+	"inbox/internal/markup"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -90,7 +91,7 @@ func approval(issuance *policypart.Issuance, kept *notes, turn exchange.TurnReco
 	issuance.Purpose = policypart.PurposeApproval
 	kept.Code = newCode()
 	issuance.CodeHash = hashCode(kept.Code)
-	kept.Question = beginning(normalized.PlainText(turn.Message.Parts), maxQuestion)
+	kept.Question = beginning(markup.PlainText(turn.Message.Parts), maxQuestion)
 	kept.Message = digestOfMessage(turn.Message)
 }
 
@@ -261,25 +262,41 @@ func (a *approvals) Approval(ctx context.Context, id string) (exchange.Approval,
 	return listed(issuance, a.now()), nil
 }
 
-// Approve lets the turn go on: its agent runs again with the grant, or the answer that was held back is sent. By is for
-// the record, such as "operator:<name of the token>". Shown is the digest of what they read (exchange.Approval.Digest);
-// without it a code names what they read, and an id the text that was asked first or that they edited last themselves.
-// fault.NotFound, Gone (expired) or Conflict (decided before, or changed since it was read); beside an error about an
-// approval that exists its present state is returned.
-func (a *approvals) Approve(ctx context.Context, id, shown, by string) (exchange.Approval, error) {
-	return a.decide(ctx, id, by, true, func(i policypart.Issuance) *policypart.Refusal { return hasRead(i, id, shown, by) }, "")
+// Approvable returns an approval that is to be read before it is approved, with the error that Approve would return about its id: a person
+// reads nothing, and is asked nothing, for an approval that cannot be given.
+func (a *approvals) Approvable(ctx context.Context, id, by string) (exchange.Approval, error) {
+	issuance, err := a.open(ctx, id, by)
+	if err == nil && namedBefore(issuance, id) {
+		err = a.audit.refuse(ctx, issuance, changedSince(by))
+	}
+	if issuance.ID == "" {
+		return exchange.Approval{}, err
+	}
+	return listed(issuance, a.now()), err
 }
 
-// hasRead refuses an operator who read something else than what is asked now.
-func hasRead(i policypart.Issuance, id, shown, by string) *policypart.Refusal {
-	kept := notesOf(i)
-	switch {
-	case shown != "" && shown == shownOf(i),
-		shown == "" && isCode(id) && hashCode(plainCode(id)) == i.CodeHash,
-		shown == "" && !isCode(id) && (kept.Draft == nil || kept.Draft.EditedBy == "" || kept.Draft.EditedBy == by):
+// namedBefore reports whether the id is a code from before an edit.
+func namedBefore(i policypart.Issuance, id string) bool {
+	return isCode(id) && hashCode(plainCode(id)) != i.CodeHash
+}
+
+// Approve lets the turn go on: its agent runs again with the grant, or the answer that was held back is sent. By is for
+// the record, such as "operator:<name of the token>". Shown is the digest of what they read (exchange.Approval.Digest). It may be
+// empty where the id names one text: a code does, and the id of an approval that was never edited. fault.NotFound, Gone (expired),
+// Malformed (shown is no digest) or Conflict (decided before, or changed since it was read, or named by a code from before an edit); beside
+// an error about an approval that exists its present state is returned.
+func (a *approvals) Approve(ctx context.Context, id, shown, by string) (exchange.Approval, error) {
+	return a.decide(ctx, id, by, true, func(i policypart.Issuance) error {
+		kept := notesOf(i)
+		edited := kept.Draft != nil && kept.Draft.EditedBy != ""
+		switch {
+		case shown != "" && !policypart.IsDigest(shown):
+			return fault.InField("digest", "must be the 64 hexadecimal digits of the approval that you read; see: inbox approvals show "+id)
+		case shown != "" && shown != shownOf(i), namedBefore(i, id), shown == "" && !isCode(id) && edited:
+			return a.audit.refuse(ctx, i, changedSince(by))
+		}
 		return nil
-	}
-	return changedSince(by)
+	}, "")
 }
 
 // Deny ends the turn. The asker of an action is told so, with the reason if there is one; an answer that was held back is
@@ -294,13 +311,11 @@ func (a *approvals) Deny(ctx context.Context, id, by, reason string) (exchange.A
 
 // decide settles an approval. Check may refuse it as it stands now; nil = it is decided whatever it says.
 func (a *approvals) decide(
-	ctx context.Context, id, by string, grant bool, check func(policypart.Issuance) *policypart.Refusal, reason string,
+	ctx context.Context, id, by string, grant bool, check func(policypart.Issuance) error, reason string,
 ) (exchange.Approval, error) {
 	issuance, err := a.open(ctx, id, by)
 	if err == nil && check != nil {
-		if refusal := check(issuance); refusal != nil {
-			err = a.audit.refuse(ctx, issuance, refusal)
-		}
+		err = check(issuance)
 	}
 	if err == nil {
 		err = a.demands.settle(ctx, a.verdict(issuance, grant, Decider{Name: by}, reason))
@@ -340,6 +355,7 @@ func (a *approvals) editReply(ctx context.Context, i *policypart.Issuance, by, t
 	kept.Earlier = append(kept.Earlier, i.CodeHash)
 	kept.Earlier = kept.Earlier[max(0, len(kept.Earlier)-maxEarlier):]
 	kept.Code = newCode()
+	noteTelling(*i, &kept)
 	noted, err := a.store.ReviseDemand(ctx, i.ID, i.CodeHash, hashCode(kept.Code), kept.raw())
 	switch {
 	case err != nil:

@@ -213,8 +213,8 @@ func (a *approvals) Answer(ctx context.Context, turn exchange.TurnRecord, asked 
 		return a.late(ctx, issuance, by), nil
 	case d.Grant && asked.Shown != shownOf(issuance):
 		return a.changed(ctx, issuance, by), nil
-	case d.Grant && !shownWhole(issuance, notesOf(issuance)):
-		return onThePage(), nil
+	case d.Grant && !notesOf(issuance).Whole:
+		return a.onThePage(issuance), nil
 	}
 
 	return a.decision(issuance, d, by), nil
@@ -261,8 +261,8 @@ func (a *approvals) answerCode(ctx context.Context, turn exchange.TurnRecord, d 
 
 	isOpen := func(i policypart.Issuance) bool { return i.CheckOpen(a.now()) == nil }
 	if place := slices.IndexFunc(named, isOpen); place >= 0 {
-		if d.Grant && !shownWhole(named[place], notesOf(named[place])) {
-			return onThePage(), nil
+		if d.Grant && !notesOf(named[place]).Whole {
+			return a.onThePage(named[place]), nil
 		}
 		return a.decision(named[place], d, by), nil
 	}
@@ -298,10 +298,11 @@ func changedSince(by string) *policypart.Refusal {
 	return &policypart.Refusal{Code: policypart.CodeTerms, Reason: "it was changed after it was shown, tried by " + by}
 }
 
-// onThePage answers a grant of what no message shows whole.
-func onThePage() Verdict {
-	return Verdict{Answers: true, Sentence: "Nothing was decided: the request is too long for a message, so it is approved on its page, where you can read all of it. " +
-		"The address is in the request. To deny it, answer with the one word deny."}
+// onThePage answers a grant of what no message showed whole with the request, which has the address of its page.
+func (a *approvals) onThePage(i policypart.Issuance) Verdict {
+	told := a.Told(i)
+	return Verdict{Answers: true, Told: &told, Sentence: "Nothing was decided: the request was too long for a message, so it is approved on its page, where you can read all of it. " +
+		"To deny it, answer with the one word deny."}
 }
 
 func (a *approvals) decision(i policypart.Issuance, d Decision, by Decider) Verdict {

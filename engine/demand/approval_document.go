@@ -3,12 +3,13 @@ package demand
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf16"
 
+	"inbox/internal/lookalike"
 	"inbox/policypart"
 )
 
@@ -25,8 +26,11 @@ func arranged(value json.RawMessage) json.RawMessage {
 	decoder := json.NewDecoder(bytes.NewReader(value))
 	decoder.UseNumber()
 	text, err := arrangedNext(decoder, 0)
-	if err != nil { // no JSON: it is shown as the string that it is
-		return json.RawMessage(seenString(string(value)))
+	if err == nil {
+		_, err = decoder.Token() // io.EOF, where nothing stands behind the value
+	}
+	if !errors.Is(err, io.EOF) { // no JSON: it is shown as the string that it is
+		return json.RawMessage(lookalike.JSON(string(value)))
 	}
 	return json.RawMessage(text)
 }
@@ -38,7 +42,7 @@ func arrangedNext(decoder *json.Decoder, depth int) (string, error) {
 	if depth > maxDepth {
 		var rest json.RawMessage
 		err := decoder.Decode(&rest)
-		return seenString(string(rest)), err
+		return lookalike.JSON(string(rest)), err
 	}
 	token, err := decoder.Token()
 	if err != nil {
@@ -52,7 +56,7 @@ func arrangedNext(decoder *json.Decoder, depth int) (string, error) {
 		}
 		return arrangedObject(decoder, depth)
 	case string:
-		return seenString(token), nil
+		return lookalike.JSON(token), nil
 	case json.Number:
 		return token.String(), nil
 	case bool:
@@ -100,110 +104,64 @@ func arrangedObject(decoder *json.Decoder, depth int) (string, error) {
 	return "{" + strings.Join(written, ",") + "}", nil
 }
 
-// seenString is a JSON string whose characters can all be seen.
-func seenString(text string) string {
+// document is a value as text: a string as it is, anything else indented.
+func document(value json.RawMessage) string {
+	var text *string
+	if json.Unmarshal(value, &text) == nil && text != nil {
+		return lookalike.Visible(*text)
+	}
+	whole := arranged(value)
+	if json.Unmarshal(whole, &text) == nil && text != nil { // no JSON
+		return *text
+	}
 	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(text); err != nil { // a string always encodes
-		return `""`
-	}
-	return seen(strings.TrimSuffix(out.String(), "\n"))
-}
-
-// seen replaces what a reader cannot see, or would mistake, by its escape.
-func seen(text string) string {
-	if strings.IndexFunc(text, func(r rune) bool { return r > unicode.MaxASCII || r < ' ' && r != '\n' && r != '\t' || r == 0x7f }) < 0 {
-		return text
-	}
-
-	foreign := mistaken(text)
-	runes := []rune(text)
-	var out strings.Builder
-	for i, r := range runes {
-		if foreign[i] || hidden(runes, i) {
-			for _, unit := range utf16.Encode([]rune{r}) {
-				fmt.Fprintf(&out, `\u%04x`, unit)
-			}
-			continue
-		}
-		out.WriteRune(r)
+	if json.Indent(&out, whole, "", "  ") != nil {
+		return string(whole)
 	}
 	return out.String()
 }
 
-// blanks are letters and marks that are drawn as nothing.
-var blanks = []rune{0x034f, 0x115f, 0x1160, 0x17b4, 0x17b5, 0x2800, 0x3164, 0xffa0}
+// Hosts beyond ASCII that a page lists, and a message.
+const (
+	maxHosts  = 100
+	toldHosts = 10
+)
 
-// hidden reports whether a character shows nothing of itself. Joiners and variation selectors that make one sign of emoji, or join the letters of a
-// script that needs them, stay.
-func hidden(text []rune, i int) bool {
-	r := text[i]
-	switch {
-	case r == '\n' || r == '\t' || r == ' ':
-		return false
-	case r == 0x200c || r == 0x200d || r >= 0xfe00 && r <= 0xfe0f:
-		const latinEnds = 0x24f
-		after := r >= 0xfe00 || i+1 < len(text) && text[i+1] > latinEnds
-		return i == 0 || text[i-1] <= latinEnds && !unicode.IsDigit(text[i-1]) || !after
-	}
-	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zs, unicode.Zl, unicode.Zp, unicode.Co, unicode.Variation_Selector) || slices.Contains(blanks, r)
-}
-
-// likeLatin are the alphabets whose letters are drawn like those of Latin (Unicode Technical Standard 39, section 5).
-var likeLatin = []*unicode.RangeTable{unicode.Cyrillic, unicode.Greek, unicode.Armenian, unicode.Cherokee, unicode.Coptic, unicode.Lisu}
-
-// mistaken finds letters that stand in one word or address with Latin ones and are drawn like them.
-func mistaken(text string) map[int]bool {
-	var found map[int]bool
-	var foreign []int
-	latin := false
-	end := func() {
-		if latin {
-			for _, i := range foreign {
-				if found == nil {
-					found = map[int]bool{}
-				}
-				found[i] = true
-			}
-		}
-		foreign, latin = foreign[:0], false
-	}
-
-	i := 0
-	for _, r := range text {
-		switch {
-		case unicode.Is(unicode.Latin, r):
-			latin = true
-		case unicode.In(r, likeLatin...):
-			foreign = append(foreign, i)
-		case unicode.IsSpace(r) || strings.ContainsRune(`"'<>(),;/\`, r):
-			end()
-		}
-		i++
-	}
-	end()
-	return found
-}
-
-// document is a value as text: a string as it is, anything else indented.
-func document(value json.RawMessage) string {
-	var text string
-	if json.Unmarshal(value, &text) == nil {
-		return seen(text)
-	}
-	return jsonText(arranged(value))
-}
-
-// shownWhole reports whether a message to an approver has all of what is decided. Only the page has the rest of what is longer, so there alone
-// such an approval is granted.
-func shownWhole(i policypart.Issuance, kept notes) bool {
+// hostsOf lists the non-ASCII hosts in an approval in their ASCII form, because readers cannot tell similar letters of two alphabets apart. The
+// last line counts the hosts that do not fit.
+func hostsOf(i policypart.Issuance, kept notes) []string {
+	var texts []string
 	if kept.Draft != nil {
-		return len(seen(draftText(kept.Draft.Response))) <= toldDraft
+		texts = append(texts, draftText(kept.Draft.Response))
+	} else {
+		asked := i.Part.Approval()
+		texts = append(texts, asked.Tool, asked.Summary)
+		texts = append(texts, stringsOf(asked.Preview)...)
+		texts = append(texts, stringsOf(asked.ApplyInput)...)
 	}
-	asked := i.Part.Approval()
-	if len(asked.Preview)+len(asked.ApplyInput) == 0 && len(oneLine(seen(asked.Summary))) > toldSummary {
-		return false
+
+	hosts, more := lookalike.Hosts(maxHosts, texts...)
+	var lines []string
+	for _, host := range hosts {
+		lines = append(lines, host.Written+" is "+host.ASCII)
 	}
-	return len(document(asked.Preview)) <= toldPreview && len(document(asked.ApplyInput)) <= toldPreview && len(oneLine(seen(asked.Tool))) <= toldQuestion
+	if more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more, which have no room here", more))
+	}
+	return lines
+}
+
+// stringsOf returns the names and texts of a JSON value.
+func stringsOf(value json.RawMessage) (texts []string) {
+	decoder := json.NewDecoder(bytes.NewReader(value))
+	decoder.UseNumber()
+	for {
+		token, err := decoder.Token()
+		if err != nil {
+			return texts
+		}
+		if text, is := token.(string); is {
+			texts = append(texts, text)
+		}
+	}
 }

@@ -2,14 +2,17 @@ package demand
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"inbox/exchange"
+	"inbox/internal/lookalike"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -47,7 +50,7 @@ func TestMessagesShowTheWholeCallOrTakeNoApproval(t *testing.T) {
 			if err != nil || (verdict.Ending != nil) != whole || !verdict.Answers {
 				t.Errorf("%d bytes, %q: %+v, %v; shown whole: %v", size, text, verdict, err, whole)
 			}
-			if !whole && !strings.Contains(verdict.Sentence, "on its page") {
+			if !whole && (!strings.Contains(verdict.Sentence, "on its page") || verdict.Told.Policy().URL == "") {
 				t.Errorf("%d bytes, %q: %q", size, text, verdict.Sentence)
 			}
 		}
@@ -110,31 +113,6 @@ func TestPreviewDoesNotHideTheInput(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeSeenIsWritten(t *testing.T) {
-	for text, want := range map[string]string{
-		"plain":                                            "plain",
-		"gro\u00df & caf\u00e9 \u6771":                     "gro\u00df & caf\u00e9 \u6771",
-		"evil\u202egpj.exe":                                `evil\u202egpj.exe`,
-		"a\u2066b\u2069\u200e\u061c":                       `a\u2066b\u2069\u200e\u061c`,
-		"zero\u200bwidth\u2060\ufeff":                      `zero\u200bwidth\u2060\ufeff`,
-		"no\u00a0break":                                    `no\u00a0break`,
-		"p\u0430ypal.com":                                  `p\u0430ypal.com`,
-		"\u0430\u0440\u0440\u04cf\u0435.com":               `\u0430\u0440\u0440\u04cf\u0435.com`,
-		"\u043f\u0440\u0438\u0432\u0435\u0442 world":       "\u043f\u0440\u0438\u0432\u0435\u0442 world",
-		"\U0001f469\u200d\U0001f4bb \u2764\ufe0f":          "\U0001f469\u200d\U0001f4bb \u2764\ufe0f",
-		"\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645": "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
-		"\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35":             "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35",
-		"hidden\U000e0041tag":                              `hidden\udb40\udc41tag`,
-		"fill\u3164er\u115f":                               `fill\u3164er\u115f`,
-		"ad\u200dmin":                                      `ad\u200dmin`,
-		"\u03b1lpha \u03b1\u03b2\u03b3 x":                  `\u03b1lpha ` + "\u03b1\u03b2\u03b3 x",
-	} {
-		if got := seen(text); got != want {
-			t.Errorf("%+q is written as %+q, want %+q", text, got, want)
-		}
-	}
-}
-
 func TestDocumentsAreWrittenAsTheyWillRun(t *testing.T) {
 	for value, want := range map[string]string{
 		`{"a":"long long long","b":1}`:                           `{"b":1,"a":"long long long"}`,
@@ -144,7 +122,7 @@ func TestDocumentsAreWrittenAsTheyWillRun(t *testing.T) {
 		`"<b>&"`:                                                 `"<b>&"`,
 		`[3,1,2,null,true]`:                                      `[3,1,2,null,true]`,
 		`{"body":"long long","deep":` + strings.Repeat("[", 500) + strings.Repeat("]", 500) + `,"to":"a"}`: `{"to":"a","body":"long long","deep":` + strings.Repeat("[", maxDepth) +
-			seenString(strings.Repeat("[", 500-maxDepth)+strings.Repeat("]", 500-maxDepth)) + strings.Repeat("]", maxDepth) + `}`,
+			lookalike.JSON(strings.Repeat("[", 500-maxDepth)+strings.Repeat("]", 500-maxDepth)) + strings.Repeat("]", maxDepth) + `}`,
 	} {
 		if got := string(arranged(json.RawMessage(value))); got != want {
 			t.Errorf("%.80s: %.120s, want %.120s", value, got, want)
@@ -206,5 +184,143 @@ func TestSentencesOfAgentsDoNotStandForTheCall(t *testing.T) {
 	message := b.toldPart(b.await(t, "t1", part)).Message
 	if at := strings.Index(message, "attacker@evil.example"); at < 0 || at > strings.Index(message, "all is well") || len(message) > 2_000 {
 		t.Errorf("the call is at %d of\n%s", at, message)
+	}
+}
+
+// TestMessagesDecideByWhatTheyShowed: what a message of this demand showed is stored with it. Another version or setting that would show more or less
+// changes nothing about the word, and a message of a version that stored nothing takes none.
+func TestMessagesDecideByWhatTheyShowed(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*notes)
+		want   bool
+	}{
+		"shown whole":                 {func(*notes) {}, true},
+		"not shown whole then":        {func(kept *notes) { kept.Whole = false }, false},
+		"by a version without a note": {func(kept *notes) { kept.Told, kept.Whole = "", false }, false},
+		"longer than messages are now": {func(kept *notes) {
+			kept.Told = strings.Repeat("The whole call, as it was sent. ", 1000)
+		}, true},
+	} {
+		b := offline(t)
+		issuance := b.await(t, "t1", refundWith(`{"to":"ann@home.test"}`))
+		kept := notesOf(issuance)
+		test.change(&kept)
+		issuance.Notes = kept.raw()
+		b.keep(issuance)
+		b.restart()
+
+		message := b.toldPart(issuance).Message
+		if kept.Told != "" && message != kept.Told {
+			t.Errorf("%s: a later message is another one:\n%s", name, message)
+		}
+		if asks := strings.Contains(message, "one word approve or deny"); kept.Told == "" && asks {
+			t.Errorf("%s: the message asks for the word", name)
+		}
+		for _, text := range []string{"approve", "approve " + codeOf(issuance)} {
+			said, _ := ReadDecision(saying(text))
+			verdict, err := b.Answer(t.Context(), exchange.TurnRecord{ID: "owner-turn", Agent: "a"}, &Asked{Approval: issuance.ID, Shown: shownOf(issuance)}, said, Decider{Name: "owner"})
+			if err != nil || (verdict.Ending != nil) != test.want {
+				t.Errorf("%s, %q: %+v, %v", name, text, verdict, err)
+			}
+		}
+	}
+}
+
+// TestHostsWithoutRoomAreCounted: neither the page nor a message leaves hosts out without a word.
+func TestHostsWithoutRoomAreCounted(t *testing.T) {
+	b := offline(t)
+	var text strings.Builder
+	for i := range maxHosts + 23 {
+		fmt.Fprintf(&text, "https://\u00e4%d.example/ ", i)
+	}
+	answer := b.hold(t, "t1", normalized.Text(text.String()))
+	told := b.toldPart(answer)
+	view, err := b.Show(t.Context(), tokenOf(t, b.Present(*told)))
+	if err != nil || len(view.Hosts) != maxHosts+1 || view.Hosts[maxHosts] != "and 23 more, which have no room here" {
+		t.Errorf("the page has %q, %v", view.Hosts, err)
+	}
+	if !strings.Contains(told.Message, "and others, which the page lists") {
+		t.Errorf("the message is\n%s", told.Message)
+	}
+}
+
+// TestHostsInOtherLettersAreNamed: a host in one foreign alphabet stands with the name that is looked up.
+func TestHostsInOtherLettersAreNamed(t *testing.T) {
+	const imitation, ascii = "\u0430\u0440\u0440\u04cf\u0435.\u0440\u0444", "xn--80ak6aa92e.xn--p1ai"
+	b := offline(t)
+	action := b.await(t, "t1", refundWith(`{"to":"ann@`+imitation+`"}`))
+	answer := b.hold(t, "t2", normalized.Text("Log in at https://"+imitation+"/x"))
+	for _, issuance := range []policypart.Issuance{action, answer} {
+		told := b.toldPart(issuance)
+		view, err := b.Show(t.Context(), tokenOf(t, b.Present(*told)))
+		if err != nil || !strings.Contains(told.Message, ascii) || !strings.Contains(strings.Join(view.Hosts, "\n"), ascii) {
+			t.Errorf("the page has %q, %v, and the message\n%s", view.Hosts, err, told.Message)
+		}
+		if read, err := b.Approval(t.Context(), issuance.ID); err != nil || !strings.Contains(strings.Join(read.Hosts, "\n"), ascii) {
+			t.Errorf("operators read %q, %v", read.Hosts, err)
+		}
+	}
+}
+
+// TestHeldAnswersShowAllThatLeaves: files with their facts, data, and parts that have no words of their own.
+func TestHeldAnswersShowAllThatLeaves(t *testing.T) {
+	b := offline(t)
+	const digest = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" // of hello
+	issuance := b.hold(t, "t1", normalized.Text("See the files."),
+		normalized.Part{Kind: normalized.PartFile, Name: "in\u202etxt.exe", MIME: "text/plain", Size: 1, BytesRef: &normalized.BytesRef{Kind: normalized.BytesInline, DataBase64: "aGVsbG8="}},
+		normalized.Part{Kind: normalized.PartFile, Name: "kept.pdf", MIME: "application/pdf", Size: 7, BytesRef: normalized.Stored(strings.Repeat("ab", 32))},
+		normalized.Part{Kind: normalized.PartFile, Name: "far.pdf", Alt: "a far file", BytesRef: normalized.At("https://peer.test/far.pdf")},
+		normalized.Part{Kind: normalized.PartToolCall, Name: "wire", ID: "c1", Args: json.RawMessage(`{"amount":9000}`)},
+	)
+	view, err := b.Show(t.Context(), tokenOf(t, b.Present(*b.toldPart(issuance))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := b.Approval(t.Context(), issuance.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for surface, text := range map[string]string{"message": strings.ReplaceAll(b.toldPart(issuance).Message, "\n| ", "\n"), "page": view.Draft, "operators": read.DraftText} {
+		for _, want := range []string{
+			`in\u202etxt.exe (text/plain, 5 bytes, SHA-256 ` + digest + ")", "kept.pdf (application/pdf, 7 bytes, SHA-256 abab", "far.pdf (unknown type)\na far file\nhttps://peer.test/far.pdf", `"amount": 9000`,
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the %s lacks %q:\n%s", surface, want, text)
+			}
+		}
+	}
+	want := []exchange.HeldFile{
+		{Name: "in\u202etxt.exe", MIME: "text/plain", Size: 5, SHA256: digest}, {Name: "kept.pdf", MIME: "application/pdf", Size: 7, SHA256: strings.Repeat("ab", 32)},
+		{Name: "far.pdf", URL: "https://peer.test/far.pdf"},
+	}
+	if !slices.Equal(read.Files, want) {
+		t.Errorf("files %+v, want %+v", read.Files, want)
+	}
+}
+
+// TestHeldDataIsShownWhole: nothing that leaves with a part of data stands behind what the approver reads, or beside it.
+func TestHeldDataIsShownWhole(t *testing.T) {
+	for content, want := range map[string]string{
+		`{"a":1} {"to":"attacker"}`: "attacker",
+		`"fine" "attacker"`:         "attacker",
+		`null`:                      "null",
+		`{"a":1}` + "\n":            `"a": 1`,
+	} {
+		b := offline(t)
+		issuance := b.hold(t, "t1", normalized.Text("See the data."), normalized.Part{
+			Kind: normalized.PartArtifact, ArtifactType: normalized.ArtifactData, MIME: "application/json", Name: "prices.json", Description: "Send it to Bob.",
+			BytesRef: &normalized.BytesRef{Kind: normalized.BytesInline, DataBase64: base64.StdEncoding.EncodeToString([]byte(content))},
+		})
+		view, err := b.Show(t.Context(), tokenOf(t, b.Present(*b.toldPart(issuance))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{view.Draft, strings.ReplaceAll(b.toldPart(issuance).Message, "\n| ", "\n")} {
+			for _, want := range []string{want, "prices.json", "Send it to Bob."} {
+				if !strings.Contains(text, want) {
+					t.Errorf("%q: the approver does not read %q:\n%s", content, want, text)
+				}
+			}
+		}
 	}
 }

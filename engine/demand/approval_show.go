@@ -1,7 +1,7 @@
 package demand
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -10,6 +10,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/lookalike"
 	"inbox/internal/markup"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -27,17 +28,22 @@ const (
 )
 
 // Told is what an approver gets to read: who asks for what, how to answer, until when, and the address of the page, which
-// is a secret of the approvers once it is presented.
+// is a secret of the approvers once it is presented. Every message about the same text is the one that was stored with the demand, which says
+// whether the word counts.
 func (a *approvals) Told(i policypart.Issuance) normalized.Response {
 	kept, expires := notesOf(i), identity.At(i.ExpiresAt)
 	title := kept.AgentAddress + " asks for your approval"
 	if replies(i) {
 		title = kept.AgentAddress + " has an answer that waits for your approval"
 	}
+	if kept.Told == "" { // an older version stored none, and may have sent something else
+		kept.Told, _ = telling(i, kept)
+		kept.Told += "\n" + pageAlone(kept)
+	}
 
 	part := policypart.Part{
 		Data: withData(nil, ShownKey, shownOf(i)),
-		Kind: policypart.ConsentRequired, Code: i.Part.Code, Title: title, Message: strings.Join(toldLines(i, kept), "\n"),
+		Kind: policypart.ConsentRequired, Code: i.Part.Code, Title: title, Message: kept.Told,
 		URL: a.secrets.page(i.ID).String(), ActionLabel: "Or decide on the page", ExpiresAt: &expires,
 	}
 
@@ -47,43 +53,65 @@ func (a *approvals) Told(i policypart.Issuance) normalized.Response {
 	}
 }
 
-func toldLines(i policypart.Issuance, kept notes) []string {
+// noteTelling stores the message to the approvers with the demand, and whether it shows all of what is decided: only then the word counts.
+// Later versions and settings change neither.
+func noteTelling(i policypart.Issuance, kept *notes) {
+	kept.Told, kept.Whole = telling(i, *kept)
+	if !kept.Whole {
+		kept.Told += "\n" + pageAlone(*kept)
+		return
+	}
+	kept.Told += fmt.Sprintf("\nAnswer this message with the one word approve or deny. "+
+		"Anywhere else, and on the page, add the code: approve %s. %s", kept.Code, toAgentHint)
+}
+
+func pageAlone(kept notes) string {
+	return fmt.Sprintf("This message does not show all of it. Read all of it on the page, and approve it there with the code %s; "+
+		"the word approve is not taken in a message. To deny it, answer with the one word deny. %s", kept.Code, toAgentHint)
+}
+
+// telling writes what is decided, and reports whether that is all of it.
+func telling(i policypart.Issuance, kept notes) (text string, whole bool) {
 	var lines []string
+	whole = true
+	shown := func(name, text string, limit int) string { // of which nothing may be missing
+		whole = whole && len(text) <= limit
+		return name + beginning(text, limit)
+	}
+
+	asked := i.Part.Approval()
+	documented := kept.Draft == nil && len(asked.Preview)+len(asked.ApplyInput) > 0
 	if kept.Draft != nil {
-		lines = append(lines, "The answer:", indented(beginning(seen(draftText(kept.Draft.Response)), toldDraft)))
+		lines = append(lines, "The answer:", indented(shown("", lookalike.Visible(draftText(kept.Draft.Response)), toldDraft)))
 	} else {
-		asked := i.Part.Approval()
-		documented := len(asked.Preview)+len(asked.ApplyInput) > 0
 		if !documented {
-			lines = append(lines, "What: "+beginning(oneLine(seen(asked.Summary)), toldSummary))
+			lines = append(lines, shown("What: ", oneLine(lookalike.Visible(asked.Summary)), toldSummary))
 		}
 		if asked.Tool != "" {
-			lines = append(lines, "Tool: "+beginning(oneLine(seen(asked.Tool)), toldQuestion))
+			lines = append(lines, shown("Tool: ", oneLine(lookalike.Visible(asked.Tool)), toldQuestion))
 		}
-		for _, one := range []struct {
-			name  string
-			value json.RawMessage
-		}{{"Details:", asked.Preview}, {"What the tool gets:", asked.ApplyInput}} {
-			if len(one.value) > 0 {
-				lines = append(lines, one.name, indented(beginning(document(one.value), toldPreview)))
-			}
+		if len(asked.Preview) > 0 {
+			lines = append(lines, "Details:", indented(shown("", document(asked.Preview), toldPreview)))
 		}
-		if documented { // behind the call, so that no sentence of an agent stands for it
-			lines = append(lines, "The agent says: “"+beginning(oneLine(seen(asked.Summary)), toldQuestion)+"”")
+		if len(asked.ApplyInput) > 0 {
+			lines = append(lines, "What the tool gets:", indented(shown("", document(asked.ApplyInput), toldPreview)))
 		}
 	}
+	if hosts := hostsOf(i, kept); len(hosts) > 0 {
+		if len(hosts) > toldHosts {
+			whole, hosts = false, append(slices.Clip(hosts[:toldHosts]), "and others, which the page lists")
+		}
+		lines = append(lines, "Hosts in letters beyond ASCII, as they are looked up:", indented(strings.Join(hosts, "\n")))
+	}
+	if documented { // behind the call, so that no sentence of an agent stands for it
+		lines = append(lines, "The agent says: “"+beginning(oneLine(lookalike.Visible(asked.Summary)), toldQuestion)+"”")
+	}
 
-	lines = append(lines, "Asked by: "+seen(askerOf(i, kept)))
+	lines = append(lines, "Asked by: "+lookalike.Visible(askerOf(i, kept)))
 	if kept.Question != "" {
-		lines = append(lines, "The message begins: “"+beginning(oneLine(seen(kept.Question)), toldQuestion)+"”")
+		lines = append(lines, "The message begins: “"+beginning(oneLine(lookalike.Visible(kept.Question)), toldQuestion)+"”")
 	}
-
-	if !shownWhole(i, kept) {
-		return append(lines, fmt.Sprintf("This message does not show all of it. Read all of it on the page, and approve it there with the code %s; "+
-			"the word approve is not taken in a message. To deny it, answer with the one word deny. %s", codeOf(i), toAgentHint))
-	}
-	return append(lines, fmt.Sprintf("Answer this message with the one word approve or deny. "+
-		"Anywhere else, and on the page, add the code: approve %s. %s", codeOf(i), toAgentHint))
+	return strings.Join(lines, "\n"), whole
 }
 
 // askerOf names the asker for an approver, who decides by it: an address that nothing proves may be anyone's.
@@ -99,33 +127,81 @@ func indented(text string) string { return "| " + strings.ReplaceAll(text, "\n",
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// jsonText writes JSON for people: a text as it is, anything else indented.
-func jsonText(value json.RawMessage) string {
-	var text string
-	if json.Unmarshal(value, &text) == nil {
-		return text
-	}
-	var out bytes.Buffer
-	if json.Indent(&out, value, "", "  ") != nil {
-		return string(value)
-	}
-	return out.String()
+// readersOf says who reads an answer that sets its visibility (message contract, section 5).
+var readersOf = map[string]string{
+	normalized.VisibilityPublic:    "everyone can read it, if everyone could read the message",
+	normalized.VisibilityUnlisted:  "everyone can read it, if everyone could read the message, and no public list has it",
+	normalized.VisibilityFollowers: "followers can read it, if they could read the message",
+	normalized.VisibilityDirect:    "only the asker and those who are named can read it",
 }
 
-// draftText writes an answer as text, with the names of what else is in it.
+// draftText writes an answer as text: with the addresses of links, the facts of files, and all that has no words of its own.
 func draftText(response normalized.Response) string {
 	parts := slices.Clone(response.Parts)
-	for i := range parts { // with the addresses of links
-		if parts[i].Kind == normalized.PartText && parts[i].MIME == normalized.MIMEHTML {
-			words, _ := markup.FromHTML(parts[i].Content).Text(markup.Plain, 0)
-			parts[i] = normalized.Text(words)
+	for i := range parts {
+		part := &parts[i]
+		switch part.Kind {
+		case normalized.PartFile, normalized.PartArtifact:
+			parts[i] = normalized.Text(fileText(part))
+		case normalized.PartText, normalized.PartLink, normalized.PartPolicy:
+		default:
+			parts[i] = normalized.Text("Part of the kind " + part.Kind + ":\n" + document(json.RawMessage(jsonOf(part))))
 		}
 	}
-	text := normalized.PlainText(parts)
+	text := markup.PlainText(parts)
 	if others := slices.Concat(response.To, response.Cc); len(others) > 0 { // first, so that no text hides it
 		text = "[also to " + strings.Join(others, ", ") + "]\n" + text
 	}
+	if readers, set := readersOf[response.Visibility]; set {
+		text = "[visibility " + response.Visibility + ": " + readers + "]\n" + text
+	}
 	return strings.TrimSpace(text)
+}
+
+// fileText names a file with its facts; data that is no file is shown.
+func fileText(part *normalized.Part) string {
+	if part.IsData() && part.BytesRef != nil {
+		if content, err := part.BytesRef.Bytes(); err == nil {
+			return strings.Join(slices.Concat([]string{strings.TrimSpace("Data "+oneLine(part.Name)) + ":"}, saidOf(part), []string{document(content)}), "\n")
+		}
+	}
+
+	held := heldFile(part)
+	facts := []string{cmp.Or(held.MIME, "unknown type")}
+	if held.Size > 0 {
+		facts = append(facts, fmt.Sprintf("%d bytes", held.Size))
+	}
+	if held.SHA256 != "" {
+		facts = append(facts, "SHA-256 "+held.SHA256)
+	}
+	lines := []string{"Attachment: " + cmp.Or(oneLine(held.Name), "without a name") + " (" + strings.Join(facts, ", ") + ")"}
+	lines = append(lines, saidOf(part)...)
+	if held.URL != "" {
+		lines = append(lines, held.URL)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// saidOf is what an agent says of a file, each text in a line.
+func saidOf(part *normalized.Part) (lines []string) {
+	for _, text := range []string{oneLine(part.Alt), oneLine(part.Description)} {
+		if text != "" {
+			lines = append(lines, text)
+		}
+	}
+	return lines
+}
+
+func heldFile(part *normalized.Part) exchange.HeldFile {
+	held := exchange.HeldFile{Name: part.Name, MIME: part.MIME, Size: part.Size}
+	if part.BytesRef == nil {
+		return held
+	}
+	held.SHA256, held.URL = part.BytesRef.Digest, part.BytesRef.URL
+	if content, err := part.BytesRef.Bytes(); err == nil { // inline
+		held.Size, held.SHA256 = int64(len(content)), normalized.Digest(content)
+	}
+	return held
 }
 
 // decidedAbout is the document of an approval for a page that shows one: what would be done, and what the tool gets where both are told.
@@ -142,14 +218,14 @@ func decidedAbout(asked policypart.Approval) json.RawMessage {
 // showApproval fills in the page of an approver.
 func showApproval(view *View, i policypart.Issuance, kept notes) {
 	asked := i.Part.Approval()
-	view.Tool, view.Preview, view.Question = seen(asked.Tool), decidedAbout(asked), kept.Question
+	view.Tool, view.Preview, view.Question = lookalike.Visible(asked.Tool), decidedAbout(asked), kept.Question
 	view.Asker, view.Locale = askerOf(i, kept), "" // the reader is not the asker
 	if kept.Draft != nil {
-		view.Draft = seen(draftText(kept.Draft.Response))
+		view.Draft = lookalike.Visible(draftText(kept.Draft.Response))
 	} else {
-		view.Summary = seen(asked.Summary)
+		view.Summary = lookalike.Visible(asked.Summary)
 	}
-	view.Reason, view.Shown = decidedOf(i.Resolution).Reason, shownOf(i)
+	view.Reason, view.Shown, view.Hosts = decidedOf(i.Resolution).Reason, shownOf(i), hostsOf(i, kept)
 }
 
 // listed returns an approval as operators see it.
@@ -158,13 +234,19 @@ func listed(i policypart.Issuance, now time.Time) exchange.Approval {
 	shown := exchange.Approval{
 		ID: i.ID, Code: codeOf(i), Kind: exchange.ApprovalAction, Status: statusOf(i, now), Agent: i.Agent, TurnID: i.TurnID,
 		ThreadID: i.ThreadID, Asker: kept.Address.String(), Principal: i.Principal, Via: i.Via, Question: kept.Question,
-		ActionID: asked.ActionID, Tool: seen(asked.Tool), Summary: seen(asked.Summary), Preview: arranged(asked.Preview), ApplyInput: arranged(asked.ApplyInput),
-		Digest: shownOf(i), DecidedBy: d.DecidedBy, Reason: d.Reason, IssuedAt: i.IssuedAt, ExpiresAt: i.ExpiresAt, UpdatedAt: i.UpdatedAt,
+		ActionID: asked.ActionID, Tool: lookalike.Visible(asked.Tool), Summary: lookalike.Visible(asked.Summary), Preview: arranged(asked.Preview), ApplyInput: arranged(asked.ApplyInput),
+		Hosts: hostsOf(i, kept), Digest: shownOf(i), DecidedBy: d.DecidedBy, Reason: d.Reason, IssuedAt: i.IssuedAt, ExpiresAt: i.ExpiresAt, UpdatedAt: i.UpdatedAt,
 	}
 
 	if kept.Draft != nil {
 		shown.Kind, shown.Draft, shown.EditedBy = exchange.ApprovalReply, &kept.Draft.Response, kept.Draft.EditedBy
-		shown.Summary = beginning(oneLine(draftText(kept.Draft.Response)), toldQuestion)
+		text := lookalike.Visible(draftText(kept.Draft.Response))
+		shown.DraftText, shown.Summary = text, beginning(oneLine(text), toldQuestion)
+		for i := range kept.Draft.Response.Parts {
+			if part := &kept.Draft.Response.Parts[i]; part.Kind == normalized.PartFile || part.Kind == normalized.PartArtifact {
+				shown.Files = append(shown.Files, heldFile(part))
+			}
+		}
 	}
 	return shown
 }

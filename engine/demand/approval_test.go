@@ -43,11 +43,21 @@ func (b *bench) keep(issuance policypart.Issuance) policypart.Issuance {
 
 func (b *bench) hold(t *testing.T, id string, parts ...normalized.Part) policypart.Issuance {
 	t.Helper()
-	issuance, err := b.Hold(turnOf(id, "alice", "When do you open?"), normalized.Response{Parts: parts}, false)
+	issuance, _, err := b.Hold(turnOf(id, "alice", "When do you open?"), normalized.Response{Parts: parts}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b.keep(issuance)
+}
+
+// read returns the digest of what an operator reads of an approval.
+func (b *bench) read(t *testing.T, id string) string {
+	t.Helper()
+	read, err := b.Approval(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read.Digest
 }
 
 func TestApprovalIsNothingOfItsAskers(t *testing.T) {
@@ -107,7 +117,7 @@ func TestApproverReadsWhatIsAsked(t *testing.T) {
 func TestOperatorDecidesOnce(t *testing.T) {
 	b := offline(t)
 	issuance := b.await(t, "t1", refund())
-	approved, err := b.Approve(t.Context(), codeOf(issuance), "", "operator:first")
+	approved, err := b.Approve(t.Context(), codeOf(issuance), b.read(t, codeOf(issuance)), "operator:first")
 	if err != nil || approved.Status != exchange.ApprovalApproved || approved.DecidedBy != "operator:first" {
 		t.Fatalf("%+v, %v", approved, err)
 	}
@@ -126,11 +136,11 @@ func TestOperatorDecidesOnce(t *testing.T) {
 		!strings.Contains(fault.Of(err).Public, "approved by operator:first") {
 		t.Errorf("decided twice: %+v, %v", again, err)
 	}
-	if _, err := b.Approve(t.Context(), "no such approval", "", "x"); !fault.Is(err, fault.NotFound) {
+	if _, err := b.Approve(t.Context(), "no such approval", "digest", "x"); !fault.Is(err, fault.NotFound) {
 		t.Errorf("an unknown one: %v", err)
 	}
 	consented, _ := b.park(t, turnOf("t9", "alice"), consent())
-	if _, err := b.Approve(t.Context(), consented.ID, "", "x"); !fault.Is(err, fault.NotFound) {
+	if _, err := b.Approve(t.Context(), consented.ID, "digest", "x"); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the operator consents in the asker's name: %v", err)
 	}
 }
@@ -175,7 +185,10 @@ func TestHeldReplyIsEditedAndReleased(t *testing.T) {
 			t.Errorf("edited to %q: %v", text, err)
 		}
 	}
-	if _, err := b.Approve(t.Context(), issuance.ID, "", "operator:first"); err != nil {
+	if _, err := b.Approve(t.Context(), issuance.ID, "", "operator:second"); !fault.Is(err, fault.Conflict) {
+		t.Errorf("the id alone approves an edited text that was not read: %v", err)
+	}
+	if _, err := b.Approve(t.Context(), issuance.ID, b.read(t, issuance.ID), "operator:first"); err != nil {
 		t.Fatal(err)
 	}
 	turn := b.resumed(turnOf("t1", "alice", "When do you open?"), issuance.ID)
@@ -223,7 +236,7 @@ func TestApprovalExpires(t *testing.T) {
 	if listed, _ := b.Approvals(t.Context(), exchange.ApprovalFilter{Limit: 10}); listed[0].Status != exchange.ApprovalExpired {
 		t.Errorf("not swept yet and %s", listed[0].Status)
 	}
-	if _, err := b.Approve(t.Context(), action.ID, "", "operator:x"); !fault.Is(err, fault.Gone) {
+	if _, err := b.Approve(t.Context(), action.ID, b.read(t, action.ID), "operator:x"); !fault.Is(err, fault.Gone) {
 		t.Errorf("approved too late: %v", err)
 	}
 	if err := b.sweep(t.Context()); err != nil {
@@ -325,9 +338,11 @@ func TestGrantIsAboutWhatWasShown(t *testing.T) {
 
 	owner := Decider{Name: "agents.test mailto:owner@home.test", Address: "owner@home.test"}
 	for name, decide := range map[string]func() error{
-		"by the code that was shown with it": func() error { _, err := b.Approve(t.Context(), codeOf(first), "", "operator:ann"); return err },
-		"by the id":                          func() error { _, err := b.Approve(t.Context(), first.ID, "", "operator:ann"); return err },
-		"by the digest":                      func() error { _, err := b.Approve(t.Context(), first.ID, shown, "operator:ann"); return err },
+		"by the code that was shown with it": func() error {
+			_, err := b.Approve(t.Context(), codeOf(first), b.read(t, codeOf(first)), "operator:ann")
+			return err
+		},
+		"by the digest": func() error { _, err := b.Approve(t.Context(), first.ID, shown, "operator:ann"); return err },
 		"by the new code with the old digest": func() error {
 			_, err := b.Approve(t.Context(), codeOf(edited), shown, "operator:ann")
 			return err
@@ -377,6 +392,13 @@ func TestPageAsksForTheCode(t *testing.T) {
 	if view, err := b.DecideApproval(t.Context(), token, true, typed, shownOf(issuance)); err != nil || view.Outcome != policypart.OutcomeGranted {
 		t.Errorf("with the code as people type it: %+v, %v", view, err)
 	}
+	for text, want := range map[string]bool{
+		" Approve  " + codeOf(issuance): true, "approve #" + codeOf(issuance): true, "deny " + codeOf(issuance): false, "approve": false, "approve 0zzzzz": false,
+	} {
+		if got := hasCode(issuance, text); got != want {
+			t.Errorf("%q is taken for the code: %v", text, got)
+		}
+	}
 
 	consented, state := b.park(t, turnOf("t2", "alice"), consent())
 	if _, err := b.DecideApproval(t.Context(), state, true, "0zzzzz", ""); !fault.Is(err, fault.Malformed) || b.row(consented.ID).Status != policypart.StatusIssued {
@@ -403,7 +425,7 @@ func TestGrantIsForOneTurn(t *testing.T) {
 	b := offline(t)
 	issuance := b.await(t, "t1", refund())
 	asked := turnOf("t1", "alice", "Please refund order 17.\nThanks!")
-	if _, err := b.Approve(t.Context(), issuance.ID, "", "operator:x"); err != nil {
+	if _, err := b.Approve(t.Context(), issuance.ID, b.read(t, issuance.ID), "operator:x"); err != nil {
 		t.Fatal(err)
 	}
 	turn := b.resumed(asked, issuance.ID)
@@ -504,11 +526,7 @@ func TestEditApprovesItsOwnText(t *testing.T) {
 		t.Fatalf("the edit returns %+v, %v", edited, err)
 	}
 	for name, id := range map[string]string{"id and digest": held.ID, "its code": edited.Code} {
-		shown := edited.Digest
-		if name == "its code" {
-			shown = ""
-		}
-		if _, err := b.Approve(t.Context(), id, shown, "operator:ann"); refusedBy(err) != policypart.CodeTerms {
+		if _, err := b.Approve(t.Context(), id, edited.Digest, "operator:ann"); refusedBy(err) != policypart.CodeTerms {
 			t.Errorf("by %s the other text is sent: %v", name, err)
 		}
 	}
@@ -521,7 +539,7 @@ func TestEditApprovesItsOwnText(t *testing.T) {
 func TestReleasedAnswerHasAnEnd(t *testing.T) {
 	b := offline(t)
 	held := b.hold(t, "t1", normalized.Text("We open at eight."))
-	if _, err := b.Approve(t.Context(), held.ID, "", "operator:ann"); err != nil {
+	if _, err := b.Approve(t.Context(), held.ID, b.read(t, held.ID), "operator:ann"); err != nil {
 		t.Fatal(err)
 	}
 	turn := b.resumed(turnOf("t1", "alice", "When do you open?"), held.ID)
@@ -557,7 +575,7 @@ func TestApprovalsHaveABoundOfTheirOwn(t *testing.T) {
 			t.Fatalf("approval %d: %v", n+1, err)
 		}
 		b.keep(issuance)
-		if _, err := b.Approve(t.Context(), issuance.ID, "", "operator:x"); err != nil {
+		if _, err := b.Approve(t.Context(), issuance.ID, b.read(t, issuance.ID), "operator:x"); err != nil {
 			t.Fatal(err)
 		}
 		turn = b.resumed(turn, issuance.ID)
@@ -577,8 +595,66 @@ func TestOnlyTheEngineHoldsReplies(t *testing.T) {
 	if _, err := b.Issue(turnOf("t1", "alice"), part); err == nil {
 		t.Error("an agent made the demand for a held answer itself")
 	}
-	large := normalized.Response{Parts: []normalized.Part{normalized.Text(strings.Repeat("x", maxDraft))}}
-	if _, err := b.Hold(turnOf("t1", "alice"), large, false); err == nil || !fault.Of(err).Permanent {
-		t.Errorf("an answer of any size is held: %v", err)
+}
+
+// TestOldCodesAreRefusedBeforeAnythingIsRead: a code from before an edit, and one of an approval that is decided, ask no one.
+func TestOldCodesAreRefusedBeforeAnythingIsRead(t *testing.T) {
+	b := offline(t)
+	held := b.hold(t, "t1", normalized.Text("We open at eight."))
+	old := codeOf(held)
+	if read, err := b.Approvable(t.Context(), old, "operator:ann"); err != nil || read.ID != held.ID || read.Digest == "" {
+		t.Fatalf("before the edit: %+v, %v", read, err)
+	}
+	if _, err := b.EditReply(t.Context(), held.ID, "operator:ann", "We open at nine."); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Approvable(t.Context(), old, "operator:ann"); refusedBy(err) != policypart.CodeTerms || !fault.Is(err, fault.Conflict) {
+		t.Errorf("the old code: %v", err)
+	}
+	now := codeOf(b.row(held.ID))
+	for _, id := range []string{now, held.ID} {
+		if read, err := b.Approvable(t.Context(), id, "operator:ann"); err != nil || !strings.Contains(read.DraftText, "nine") {
+			t.Errorf("%s: %+v, %v", id, read, err)
+		}
+	}
+	if _, err := b.Deny(t.Context(), now, "operator:ann", ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Approvable(t.Context(), now, "operator:ann"); refusedBy(err) != policypart.CodeUsed {
+		t.Errorf("decided: %v", err)
+	}
+	if _, err := b.Approvable(t.Context(), "0zzzzz", "operator:ann"); !fault.Is(err, fault.NotFound) {
+		t.Errorf("unknown: %v", err)
+	}
+}
+
+// TestApprovesByWholeDigestsOnly checks that a truncated digest is refused as malformed, not as a changed approval.
+func TestApprovesByWholeDigestsOnly(t *testing.T) {
+	b := offline(t)
+	held := b.hold(t, "t1", normalized.Text("We open at eight."))
+	whole := b.read(t, held.ID)
+	for _, shown := range []string{"abc", whole[:63], whole + "0", strings.ToUpper(whole), "sha256:" + whole} {
+		_, err := b.Approve(t.Context(), held.ID, shown, "operator:ann")
+		if f := fault.Of(err); err == nil || f.Kind != fault.Malformed || f.Field != "digest" || !strings.Contains(f.Public, "inbox approvals show "+held.ID) {
+			t.Errorf("%q: %v", shown, err)
+		}
+	}
+	if _, err := b.Approve(t.Context(), held.ID, whole, "operator:ann"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestApproversReadWhoReadsTheAnswer: an answer to everyone is another decision than one to the asker.
+func TestApproversReadWhoReadsTheAnswer(t *testing.T) {
+	for visibility, want := range map[string]string{
+		"":                             "We open at eight.",
+		normalized.VisibilityPublic:    "[visibility public: everyone can read it, if everyone could read the message]\nWe open at eight.",
+		normalized.VisibilityFollowers: "[visibility followers: followers can read it, if they could read the message]\nWe open at eight.",
+		normalized.VisibilityDirect:    "[visibility direct: only the asker and those who are named can read it]\nWe open at eight.",
+	} {
+		response := normalized.Response{Parts: []normalized.Part{normalized.Text("We open at eight.")}, Visibility: visibility}
+		if got := draftText(response); got != want {
+			t.Errorf("%q: %q", visibility, got)
+		}
 	}
 }

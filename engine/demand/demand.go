@@ -184,6 +184,7 @@ type View struct {
 	Draft    string          // the answer that is held back, as text; it is what would be sent now
 	Question string          // the start of the asker's message; on the last page of a login, too
 	Reason   string          // of a denial
+	Hosts    []string        // names beyond ASCII in what is decided, and how they are looked up
 	Shown    string          // digest of all this: a decision brings it back
 }
 

@@ -42,6 +42,8 @@ type notes struct {
 
 	Code    string   `json:"code,omitempty"`    // of an approval: names it and what was shown with it
 	Earlier []string `json:"earlier,omitempty"` // hashes of the codes that it had before edits
+	Told    string   `json:"told,omitempty"`    // of an approval: the message to its approvers
+	Whole   bool     `json:"whole,omitempty"`   // Told shows all of what is decided
 	Message string   `json:"message,omitempty"` // of an approval or a login: digest of the asker's message
 }
 

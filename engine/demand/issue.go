@@ -11,6 +11,7 @@ import (
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
+	"inbox/internal/markup"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -66,13 +67,16 @@ func (s *issuer) issue(turn exchange.TurnRecord, part policypart.Part, held *dra
 		approval(&issuance, &kept, turn)
 	}
 	if part.Kind == policypart.Unauthorized {
-		kept.Question = beginning(normalized.PlainText(turn.Message.Parts), maxQuestion)
+		kept.Question = beginning(markup.PlainText(turn.Message.Parts), maxQuestion)
 		kept.Message = digestOfMessage(turn.Message)
 	}
 	if err := s.freeze(&issuance, &kept, part); err != nil {
 		return policypart.Issuance{}, err
 	}
 
+	if approves(part) {
+		noteTelling(issuance, &kept)
+	}
 	issuance.Notes = kept.raw()
 	demands.WithLabelValues(issuance.Kind, "issued").Inc()
 	return issuance, nil
@@ -94,17 +98,16 @@ func ownState(part policypart.Part) (state string, err error) {
 // maxOwnState bounds the state that an agent issues itself, in bytes: as long as an address may be.
 const maxOwnState = 2 << 10
 
-// Hold makes the demand for a finished answer that an approver has to release. Combined means that the answers of other
-// agents are in it already. Errors are final faults: the answer is too large to be kept, or too many were held.
-func (s *issuer) Hold(turn exchange.TurnRecord, response normalized.Response, combined bool) (policypart.Issuance, error) {
-	held := &draft{Response: response, Combined: combined}
-	if body, err := json.Marshal(held); err != nil || len(body) > maxDraft {
-		return policypart.Issuance{}, fault.GiveUp("the answer is too large to be held for approval (1 MiB)", err)
-	}
-	return s.issue(turn, policypart.Part{
+// Hold creates the demand for a finished answer that an approver has to release. Combined means that it already contains the answers of other
+// agents. left counts what was cut. It fails, finally, when too many answers are held.
+func (s *issuer) Hold(turn exchange.TurnRecord, response normalized.Response, combined bool) (issuance policypart.Issuance, left normalized.Left, err error) {
+	response.Left = normalized.Left{}
+	held := &draft{Response: response.FitBytes(normalized.DefaultLimits(), normalized.Left{}, maxDraft), Combined: combined}
+	issuance, err = s.issue(turn, policypart.Part{
 		Kind: policypart.ConsentRequired, Code: policypart.CodeApprovalReply,
 		Title: "An answer waits for approval", Message: "The answer is sent once an approver approves it.",
 	}, held)
+	return issuance, held.Response.Left, err
 }
 
 // counted begins the notes of a turn's next demand.

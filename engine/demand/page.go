@@ -129,7 +129,11 @@ func (p *pages) DecideApproval(ctx context.Context, token string, grant bool, co
 
 // hasCode reports whether a text is a code of the approval.
 func hasCode(i policypart.Issuance, text string) bool {
-	hash := hashCode(plainCode(strings.TrimPrefix(strings.TrimSpace(text), "#")))
+	words := strings.Fields(text)
+	if len(words) == 2 && strings.EqualFold(words[0], "approve") { // the whole line of the message was pasted
+		words = words[1:]
+	}
+	hash := hashCode(plainCode(strings.TrimPrefix(strings.Join(words, " "), "#")))
 	return hash == i.CodeHash || slices.Contains(notesOf(i).Earlier, hash)
 }
 

@@ -20,7 +20,6 @@ import (
 	"inbox/exchange"
 	"inbox/internal/clock"
 	"inbox/internal/fault"
-	"inbox/internal/ordered"
 	"inbox/internal/queue"
 )
 
@@ -433,7 +432,7 @@ func (s *Service) daily(ctx context.Context, conditions []exchange.NoticeConditi
 			return nil
 		}
 
-		ordered.Sort(taken, func(a, b exchange.NoticeTally) int {
+		slices.SortFunc(taken, func(a, b exchange.NoticeTally) int {
 			return slices.Compare([]string{a.Kind, a.Subject}, []string{b.Kind, b.Subject})
 		})
 		notice, err := s.digest(taken, open, settings, last, now)

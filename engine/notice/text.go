@@ -3,12 +3,12 @@ package notice
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"inbox/exchange"
 	"inbox/internal/clip"
-	"inbox/internal/ordered"
 )
 
 // Bounds of one notice.
@@ -182,7 +182,7 @@ func counted(kind string, count int64) string {
 
 // digestLines are the subjects of one kind, those with most first, with their newest events.
 func digestLines(kind string, tallies []exchange.NoticeTally, settings Settings) (lines []string) {
-	ordered.Stable(tallies, func(a, b exchange.NoticeTally) int { return int(b.Count - a.Count) })
+	slices.SortStableFunc(tallies, func(a, b exchange.NoticeTally) int { return int(b.Count - a.Count) })
 	w := wordsOf[kind]
 	looks := map[string]bool{}
 	for i, tally := range tallies {

@@ -489,15 +489,22 @@ func (s *acceptor) store(ctx context.Context, a *acceptance) (stored exchange.Tu
 		return a.turn, false, err
 	}
 
-	if a.turn.State == exchange.StateAccepted {
-		s.broker.expect(a.turn, a.remembered(), a.in.NewThread)
+	encoded, err := a.turn.Message.AppendJSON(nil) // here, because a transaction keeps others waiting
+	if err != nil {
+		return a.turn, false, fmt.Errorf("encode message: %w", err)
 	}
 
 	reservation := s.reserve(a)
+	if a.turn.State == exchange.StateAccepted {
+		s.broker.expect(a.turn, a.remembered(), a.in.NewThread, reservation != nil)
+	}
+
 	var dead []exchange.AuditRecord
 	err = s.options.Store.InTx(ctx, func(tx Tx) (err error) {
 		turn := a.turn
+		turn.Encoded = encoded
 		if guarded(a.in) { // another agent wrote it
+			turn.Encoded = nil // the guard changes the message
 			if dead, err = s.guard(ctx, tx, a.agent, &turn); err != nil {
 				return err
 			}

@@ -2,8 +2,6 @@ package pipeline_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"iter"
 	"slices"
@@ -13,6 +11,7 @@ import (
 	"time"
 
 	"inbox/agents"
+	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -110,9 +109,10 @@ func TestBeginningStaysWhileTheThreadGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.settled(t, turn.ID)
+		namespace, key := pipeline.AncestorsOf(turn.Agent, turn.ThreadID)
 		kept := func() (value map[string]any, at time.Time) {
 			t.Helper()
-			raw, found, err := e.store.State().Get(t.Context(), "pipeline.ancestors", ancestorKey(turn))
+			raw, found, err := e.store.State().Get(t.Context(), namespace, key)
 			if err != nil || !found {
 				t.Fatalf("found %t, %v", found, err)
 			}
@@ -136,7 +136,7 @@ func TestBeginningStaysWhileTheThreadGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		soon := time.Now().Add(time.Hour)
-		if err := e.store.State().Put(t.Context(), "pipeline.ancestors", ancestorKey(turn), raw, soon); err != nil {
+		if err := e.store.State().Put(t.Context(), namespace, key, raw, soon); err != nil {
 			t.Fatal(err)
 		}
 		if seen := w.ask(t, e, from("ana", "m4", "thread")); !strings.HasPrefix(strings.Join(words(seen), " "), "first hello m1") {
@@ -146,12 +146,6 @@ func TestBeginningStaysWhileTheThreadGoesOn(t *testing.T) {
 			t.Errorf("written at %v, not since", again)
 		}
 	})
-}
-
-// ancestorKey is where the store keeps what was said before a thread.
-func ancestorKey(turn exchange.TurnRecord) string {
-	sum := sha256.Sum256([]byte(turn.Agent + "\n" + turn.ThreadID))
-	return hex.EncodeToString(sum[:])
 }
 
 // words leaves out the attributions and the marks between turns.

@@ -20,8 +20,8 @@ import (
 
 // Approvals is what the pipeline needs of engine/demand about decisions of someone else than the asker.
 type Approvals interface {
-	// Hold makes the demand for an answer that someone has to let pass.
-	Hold(turn exchange.TurnRecord, response normalized.Response, combined bool) (policypart.Issuance, error)
+	// Hold makes the demand for an answer that someone has to let pass. left counts what of the answer is not kept.
+	Hold(turn exchange.TurnRecord, response normalized.Response, combined bool) (issuance policypart.Issuance, left normalized.Left, err error)
 	// Released returns the answer of a turn that was held back and approved.
 	Released(ctx context.Context, turn exchange.TurnRecord) (demand.Released, bool, error)
 	// Told is what an approver gets to read.
@@ -61,8 +61,8 @@ func (noApprovers) Proves(context.Context, normalized.Sender, string) (*identity
 // noApprovals stands in where Options.Demands is nil.
 type noApprovals struct{}
 
-func (noApprovals) Hold(exchange.TurnRecord, normalized.Response, bool) (policypart.Issuance, error) {
-	return policypart.Issuance{}, errNoDemands
+func (noApprovals) Hold(exchange.TurnRecord, normalized.Response, bool) (issuance policypart.Issuance, left normalized.Left, err error) {
+	return issuance, left, errNoDemands
 }
 
 func (noApprovals) Released(context.Context, exchange.TurnRecord) (released demand.Released, is bool, err error) {
@@ -161,10 +161,11 @@ func (s *runner) hold(ctx context.Context, job queue.Job, turn exchange.TurnReco
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
-	issuance, err := s.options.Demands.Hold(turn, response, combined)
+	issuance, left, err := s.options.Demands.Hold(turn, response, combined)
 	if err != nil {
 		return s.replies.reply(ctx, job, turn, record, failure(turn, fault.Of(err)), "hold answer: "+err.Error())
 	}
+	s.noteCut(ctx, record, left)
 	return s.await(ctx, job, turn, record, issuance)
 }
 

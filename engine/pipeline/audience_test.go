@@ -159,7 +159,7 @@ func TestApprovalOfOthersNarrowsNothing(t *testing.T) {
 					turnID = e.receive(t, message("m1")).TurnID
 				}
 				e.told(t)
-				if _, err := e.demands.Approve(t.Context(), e.open(t).ID, "", "ops"); err != nil {
+				if _, err := e.demands.Approve(t.Context(), e.open(t).ID, e.open(t).Digest, "ops"); err != nil {
 					t.Fatal(err)
 				}
 				if reply := e.peer.next(t).Reply; plain(&reply.Response)[0] != "done" || reply.Private() != asks || reply.Confidential() != asks {

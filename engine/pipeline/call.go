@@ -175,7 +175,7 @@ func (s *dispatcher) received(d exchange.Dispatch, answer normalized.Response) n
 		answer.Error = &normalized.ResponseError{Code: answer.Error.Code, Message: clip.Bytes(answer.Error.Message, maxErrorWords)}
 	}
 
-	answer = fitted(answer, s.options.Limits.Trace)
+	answer = answer.FitBytes(s.options.Limits, normalized.Left{}, s.options.Limits.Trace)
 	if err := normalized.ValidateTrace(answer, s.options.Limits); err != nil {
 		return unusable(d)
 	}
@@ -424,7 +424,7 @@ func traceOf(turn exchange.TurnRecord, calls []exchange.Dispatch, limits normali
 	trace := normalized.Response{InReplyTo: turn.Message.ID, ThreadID: turn.Message.ThreadID, Status: normalized.StatusCompleted}
 	share := limits.Trace / len(answers)
 	for _, d := range answers {
-		answer := fitted(*d.Response, share-len(d.To)-256) // room for the name and the fields around
+		answer := d.Response.FitBytes(limits, normalized.Left{}, share-len(d.To)-256) // room for the name and the fields around
 		trace.Parts = append(append(trace.Parts, normalized.Text(d.To+":")), answer.Parts...)
 		trace.Status = worse(trace.Status, answer.Outcome())
 		if trace.Error == nil {
@@ -435,11 +435,7 @@ func traceOf(turn exchange.TurnRecord, calls []exchange.Dispatch, limits normali
 	if trace.Status != normalized.StatusFailed {
 		trace.Error = nil
 	}
-	if over := len(trace.Parts) - limits.Parts; over > 0 {
-		trace.Parts = append(trace.Parts[:limits.Parts-1], normalized.Text("(The rest of the answers was left out: too many parts.)"))
-	}
-
-	trace = fitted(trace, limits.Trace)
+	trace = trace.FitBytes(limits, normalized.Left{}, limits.Trace)
 	return &trace
 }
 
@@ -470,65 +466,4 @@ func worse(a, b string) string {
 		}
 	}
 	return normalized.StatusCompleted
-}
-
-const leftOut = "(A part of this answer was left out: too large.)"
-
-// fitted shortens the largest parts of an answer, or leaves them out, until it is not over limit bytes as JSON.
-func fitted(answer normalized.Response, limit int) normalized.Response {
-	total := sizeOf(answer.AppendJSON)
-	if total <= limit {
-		return answer
-	}
-
-	answer.Parts = append([]normalized.Part(nil), answer.Parts...)
-	sizes := make([]int, len(answer.Parts))
-	for i := range answer.Parts {
-		sizes[i] = sizeOf(answer.Parts[i].AppendJSON)
-	}
-
-	for range 2 * len(sizes) { // a text may be cut before it is left out
-		largest := largestOf(sizes)
-		if total <= limit || sizes[largest] <= len(leftOut)+64 {
-			break
-		}
-		answer.Parts[largest] = shortened(answer.Parts[largest], limit/2)
-		total -= sizes[largest]
-		sizes[largest] = sizeOf(answer.Parts[largest].AppendJSON)
-		total += sizes[largest]
-	}
-
-	for last := len(sizes) - 1; total > limit && last > 0; last-- { // many small ones
-		total -= sizes[last] + 1
-		answer.Parts = answer.Parts[:last]
-	}
-
-	return answer
-}
-
-// sizeOf measures JSON. What cannot be written is refused by the rules, not by its size.
-func sizeOf(appendJSON func([]byte) ([]byte, error)) int {
-	body, err := appendJSON(nil)
-	if err != nil {
-		return 0
-	}
-	return len(body)
-}
-
-func largestOf(sizes []int) (largest int) {
-	for i, size := range sizes {
-		if size > sizes[largest] {
-			largest = i
-		}
-	}
-	return largest
-}
-
-// shortened keeps the start of a text and nothing of anything else.
-func shortened(p normalized.Part, limit int) normalized.Part {
-	if p.Kind != normalized.PartText || len(p.Content) <= limit || limit < len(leftOut) {
-		return normalized.Text(leftOut)
-	}
-	p.Content = clip.Bytes(p.Content, limit/2) + "\n\n" + leftOut
-	return p
 }

@@ -326,16 +326,17 @@ func same(a, b string) bool {
 
 // briefing is what a mentioned agent gets to read: who asked what, who answered what.
 func briefing(agent agents.Entry, turn exchange.TurnRecord, response normalized.Response, limits normalized.Limits) []normalized.Part {
-	question := sendable(turn.Message.Parts)
-	answer := sendable(response.Parts)
 	asker := turn.Message.Sender.Address.String()
 	if turn.Message.Sender.Speaker() == nil {
 		asker += " (unverified)"
 	}
-	parts := []normalized.Part{normalized.Text(asker + ":")}
-	parts = append(parts, question[:min(len(question), max(0, limits.Parts-len(answer)-2))]...)
-	parts = append(append(parts, normalized.Text(agent.Profile.Address+":")), answer...)
-	return parts[:min(len(parts), limits.Parts)]
+	half := limits
+	half.Parts, half.Text = limits.Parts/2, limits.Text/2
+	said := func(by string, parts []normalized.Part) []normalized.Part {
+		whole := normalized.Response{Parts: append([]normalized.Part{normalized.Text(by + ":")}, sendable(parts)...)}
+		return whole.Fit(half, normalized.Left{}).Parts
+	}
+	return append(said(asker, turn.Message.Parts), said(agent.Profile.Address, response.Parts)...)
 }
 
 // sendable are the parts that say something to others: no tool calls, no demands, nothing unknown.
@@ -378,22 +379,32 @@ func (s *dispatcher) combined(ctx context.Context, job queue.Job, turn exchange.
 	return s.joined(turn, response, answers), true, nil
 }
 
-// joined puts the answers below the draft, each one whole or with a word that it does not fit.
+// joined puts the answers below the draft, each one whole or with a line that it does not fit. An answer of which not even that fits is
+// counted at the end.
 func (s *dispatcher) joined(turn exchange.TurnRecord, draft normalized.Response, answers []exchange.Dispatch) normalized.Response {
+	left := normalized.Left{}
 	for _, d := range answers {
 		if d.Number == 0 && d.To == "" {
 			continue
 		}
-		for _, parts := range [][]normalized.Part{said(d), {remark("The answer of %s does not fit in here.", d.To)}} {
-			longer := draft
-			longer.Parts = slices.Concat(draft.Parts, parts)
-			if normalized.ValidateResponse(longer, turn.Message, s.options.Limits) == nil {
-				draft = longer
-				break
-			}
+		parts := said(d)
+		longer, fits := s.longer(turn, draft, parts)
+		if !fits {
+			longer, fits = s.longer(turn, draft, []normalized.Part{remark("The answer of %s does not fit in here.", d.To)})
 		}
+		if !fits {
+			left.Parts += len(parts)
+			continue
+		}
+		draft = longer
 	}
-	return draft
+	return draft.Fit(s.options.Limits, left)
+}
+
+// longer returns a response with more parts, and false when that is over the limits.
+func (s *dispatcher) longer(turn exchange.TurnRecord, draft normalized.Response, more []normalized.Part) (normalized.Response, bool) {
+	draft.Parts = slices.Concat(draft.Parts, more)
+	return draft, normalized.ValidateResponse(draft, turn.Message, s.options.Limits) == nil
 }
 
 // said writes one answer down. A demand of another agent is told in its own words and is never a success.

@@ -347,8 +347,8 @@ func TestHugeAnswerIsCut(t *testing.T) {
 		t.Error(err)
 	}
 	words := plain(m.ReceivedTrace)
-	if len(words) != 8 || words[1] != "short" || words[3] != "end" || !strings.Contains(words[2], "too large") {
-		t.Errorf("%d parts", len(words))
+	if len(words) != 12 || words[1] != "short" || words[3] != "end" || !strings.Contains(words[4], "more bytes are not shown") || !strings.HasPrefix(words[2], "long ") {
+		t.Errorf("%d parts: %.20q", len(words), words)
 	}
 }
 

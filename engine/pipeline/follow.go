@@ -223,10 +223,11 @@ func (s *watcher) turn(ctx context.Context, turnID string, not *reading) (*readi
 }
 
 // maxExpected bounds the turns that were accepted here and are remembered until their end; beyond it the rows are
-// read. maxRemembered bounds the original of a message that is remembered with its turn.
+// read. maxRemembered bounds the original of a message that is remembered with its turn, and maxBacklog those of all that wait for a slot.
 const (
 	maxExpected   = 4096
 	maxRemembered = 16 << 10
+	maxBacklog    = 8 << 20
 )
 
 // broker tells waiting callers of this process that something happened to a turn. It holds no truth: a caller that misses a
@@ -235,6 +236,7 @@ type broker struct {
 	mu       sync.Mutex
 	watchers map[string]*audience
 	expected map[string]*expectation
+	backlog  int                   // bytes of the originals of messages that wait for a slot and are remembered
 	runs     map[string]*runRecord // of this process, while their agents work
 	looks    map[string]bool       // turns whose rows are being read; true = they changed since that began
 }
@@ -243,6 +245,7 @@ type broker struct {
 type expectation struct {
 	accepted *exchange.TurnRecord // nil for large messages
 	fresh    bool                 // nothing precedes it in its thread
+	size     int                  // counted in broker.backlog
 	done     chan struct{}
 	turn     exchange.TurnRecord // set before done is closed
 }
@@ -253,23 +256,38 @@ func newBroker() *broker {
 	}
 }
 
-// expect announces a turn before it is stored, so that its end cannot be missed.
-func (h *broker) expect(turn exchange.TurnRecord, size int, fresh bool) {
+// expect announces a turn before it is stored, so that its end cannot be missed. A turn that has a slot is remembered whatever waits.
+func (h *broker) expect(turn exchange.TurnRecord, size int, fresh, hasSlot bool) {
 	entry := &expectation{done: make(chan struct{}), fresh: fresh}
-	if size <= maxRemembered {
-		entry.accepted = &turn
+	if !hasSlot {
+		entry.size = size
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.expected) < maxExpected {
-		h.expected[turn.ID] = entry
+	if len(h.expected) >= maxExpected {
+		return
+	}
+	if size <= maxRemembered && h.backlog+entry.size <= maxBacklog {
+		entry.accepted = &turn
+		h.backlog += entry.size
+	}
+	h.expected[turn.ID] = entry
+}
+
+// remove forgets a turn; the lock is held.
+func (h *broker) remove(turnID string) {
+	if entry, ok := h.expected[turnID]; ok {
+		delete(h.expected, turnID)
+		if entry.accepted != nil {
+			h.backlog -= entry.size
+		}
 	}
 }
 
 func (h *broker) forget(turnID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.expected, turnID)
+	h.remove(turnID)
 }
 
 func (h *broker) expectation(turnID string) (*expectation, bool) {
@@ -285,7 +303,7 @@ func (h *broker) finished(turn exchange.TurnRecord) {
 	if entry, ok := h.expected[turn.ID]; ok {
 		entry.turn = turn
 		close(entry.done)
-		delete(h.expected, turn.ID)
+		h.remove(turn.ID)
 	}
 	h.mu.Unlock()
 	h.notify(turn.ID)

@@ -115,7 +115,7 @@ type told struct {
 	named      []string // whom the last answer named and did not address
 }
 
-// joined is withHistory with what was said where this server was not told, as lookUp finds it.
+// joined is withHistory with what was said where this server was not told, as lookUp finds it or the sender brought it.
 func (s *historian) joined(
 	ctx context.Context, agent agents.Entry, turn exchange.TurnRecord, lookUp func(context.Context, exchange.TurnRecord, bool) (*ancestry, error),
 ) (told, error) {
@@ -140,20 +140,58 @@ func (s *historian) joined(
 	}
 
 	before, err := lookUp(ctx, turn, excerpt.Total > 0)
-	if err != nil || excerpt.Total+before.messages() == 0 {
+	if err != nil {
 		return told{message: message}, err
 	}
-	if err := s.keepFiles(ctx, slices.Concat(excerpt.Head, excerpt.Tail)); err != nil {
+	past := slices.Concat(excerpt.Head, excerpt.Tail)
+	before.brought = s.brought(agent, turn, past)
+	if excerpt.Total+before.messages() == 0 {
+		return told{message: message}, nil
+	}
+	if err := s.keepFiles(ctx, past); err != nil {
 		return told{message: message}, err
 	}
 
 	kept, breakpoint := history.TrimThread(history.Thread{
-		Head: turns(agent, excerpt.Head, before), Tail: append(turns(agent, excerpt.Tail, before), before.of(turn.ID).Messages...),
+		Head: turns(agent, excerpt.Head, before), Tail: append(turns(agent, excerpt.Tail, before), before.to(turn.ID)...),
 		Total: excerpt.Total + before.messages(),
 	}, agent.Settings.History)
 
 	message.History = s.shownAgain(kept)
-	return told{message: message, breakpoint: breakpoint, named: lastNamed(slices.Concat(excerpt.Head, excerpt.Tail))}, nil
+	return told{message: message, breakpoint: breakpoint, named: lastNamed(past)}, nil
+}
+
+// brought returns what the senders of a turn and of the earlier ones of its thread say was said before them, by turn. All of it is the
+// sender's word: the agent perhaps never said what it says here. Adapters hold it to the contract before it is stored.
+func (s *historian) brought(agent agents.Entry, turn exchange.TurnRecord, past []Exchange) (list map[string][]normalized.HistoricalMessage) {
+	add := func(one *exchange.TurnRecord) {
+		earlier := exchange.EarlierIn(one.Route)
+		if len(earlier) == 0 || one.ThreadID != turn.ThreadID || list[one.ID] != nil {
+			return
+		}
+
+		if list == nil {
+			list = map[string][]normalized.HistoricalMessage{}
+		}
+		for i, line := range earlier {
+			message := normalized.HistoricalMessage{
+				ID: fmt.Sprintf("%s/%d", one.Message.ID, i), Role: line.Role, Sender: one.Message.Sender, Timestamp: identity.At(one.AcceptedAt),
+				Parts: s.withoutKeys(line.Contents(), s.keys().Text),
+			}
+			if line.Role == normalized.RoleAssistant {
+				message.Sender = self(agent)
+			}
+			list[one.ID] = append(list[one.ID], message)
+		}
+	}
+
+	for i := range past {
+		if !past[i].Withdrawn {
+			add(&past[i].Turn)
+		}
+	}
+	add(&turn)
+	return list
 }
 
 func (s *historian) threadQuery(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) (ThreadQuery, error) {
@@ -257,7 +295,7 @@ func (s *historian) recall(ctx context.Context, exchanges []Exchange, query Thre
 func turns(agent agents.Entry, exchanges []Exchange, told *ancestry) []normalized.HistoricalMessage {
 	list := make([]normalized.HistoricalMessage, 0, 2*len(exchanges))
 	for _, past := range exchanges {
-		list = append(list, told.of(past.Turn.ID).Messages...)
+		list = append(list, told.to(past.Turn.ID)...)
 		if question := past.Turn.Message; !past.Withdrawn {
 			list = append(list, normalized.HistoricalMessage{
 				ID: question.ID, Role: normalized.RoleUser, Sender: question.Sender, Parts: question.Parts, Timestamp: question.ReceivedAt,
@@ -303,6 +341,8 @@ const (
 type ancestry struct {
 	Kept  time.Time     `json:"kept"` // when it was last written
 	Turns []ancestorsOf `json:"turns"`
+
+	brought map[string][]normalized.HistoricalMessage // by turn: what its sender brought along; the turn's own row has it
 }
 
 type ancestorsOf struct {
@@ -321,17 +361,26 @@ func (a *ancestry) of(turnID string) *ancestorsOf {
 	return &ancestorsOf{}
 }
 
+// to returns what was said before a turn.
+func (a *ancestry) to(turnID string) []normalized.HistoricalMessage {
+	return slices.Concat(a.of(turnID).Messages, a.brought[turnID])
+}
+
 // messages counts those of all turns.
 func (a *ancestry) messages() (count int) {
 	for _, one := range a.Turns {
 		count += len(one.Messages)
 	}
+	for _, messages := range a.brought {
+		count += len(messages)
+	}
 	return count
 }
 
-func ancestorKey(turn exchange.TurnRecord) string {
-	sum := sha256.Sum256([]byte(turn.Agent + "\n" + turn.ThreadID))
-	return hex.EncodeToString(sum[:])
+// AncestorsOf names the document with what was said in a thread where this server was not told.
+func AncestorsOf(agent, threadID string) (namespace, key string) {
+	sum := sha256.Sum256([]byte(agent + "\n" + threadID))
+	return ancestorNamespace, hex.EncodeToString(sum[:])
 }
 
 // kept returns what is known of the thread. It asks no other server and writes nothing, so that it may be read while the turn runs.
@@ -346,7 +395,8 @@ func (s *historian) kept(ctx context.Context, turn exchange.TurnRecord, begun bo
 		return known, nil
 	}
 
-	value, found, err := s.options.Documents.Get(ctx, ancestorNamespace, ancestorKey(turn))
+	namespace, key := AncestorsOf(turn.Agent, turn.ThreadID)
+	value, found, err := s.options.Documents.Get(ctx, namespace, key)
 	if err != nil {
 		return nil, fmt.Errorf("read ancestors: %w", err)
 	}
@@ -430,7 +480,8 @@ func (s *historian) writeAncestors(ctx context.Context, turn exchange.TurnRecord
 	if err != nil {
 		return fmt.Errorf("encode ancestors: %w", err)
 	}
-	if err := s.options.Documents.Put(ctx, ancestorNamespace, ancestorKey(turn), value, time.Now().Add(ancestorLife)); err != nil {
+	namespace, key := AncestorsOf(turn.Agent, turn.ThreadID)
+	if err := s.options.Documents.Put(ctx, namespace, key, value, time.Now().Add(ancestorLife)); err != nil {
 		return fmt.Errorf("keep ancestors: %w", err)
 	}
 	return nil

@@ -412,9 +412,12 @@ func errNoRoom() error {
 	return &fault.Fault{Kind: fault.RateLimited, Public: "too many messages wait here unanswered; try again later", RetryAfter: time.Hour}
 }
 
-// storedBytes is what a message takes on the disk, as far as its parts say.
+// storedBytes is what a message takes on the disk, as far as its parts say, with what its sender brought from earlier messages.
 func storedBytes(in exchange.Inbound) int64 {
 	size := int64(len(in.Original))
+	for _, content := range in.Files {
+		size += int64(len(content))
+	}
 	for i := range in.Message.Parts {
 		part := &in.Message.Parts[i]
 		size += int64(len(part.Content))
@@ -422,7 +425,7 @@ func storedBytes(in exchange.Inbound) int64 {
 		case part.BytesRef == nil:
 		case part.BytesRef.Kind == normalized.BytesInline:
 			size += int64(len(part.BytesRef.DataBase64))
-		default:
+		case in.Files[part.BytesRef.Digest] == nil:
 			size += max(part.Size, 0)
 		}
 	}

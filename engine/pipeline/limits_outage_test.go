@@ -213,3 +213,21 @@ func TestAnswerThatMayBeStoredIsLookedFor(t *testing.T) {
 		}
 	})
 }
+
+// TestRunThatMayBeMarkedIsAnsweredOnce: a run whose row "running" is on disk without an answer of the database ends with its first answer.
+func TestRunThatMayBeMarkedIsAnsweredOnce(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		database := &outage{}
+		agent := &script{name: "echo", answer: func(agents.Turn) normalized.Response {
+			database.fails(unanswered)
+			await.Until(t, "the run to be marked", func() bool { return database.how.Load() == nil })
+			return texts("It took a while.")
+		}}
+		e := composed(t, url, func(o *pipeline.Options) { database.Store, o.Store = o.Store, database }, agent)
+		e.answered(t, from("ana", "m0", "t"))
+		e.peer.next(t)
+		if len(agent.turns()) != 1 || e.peer.count() != 1 {
+			t.Errorf("the agent ran %d times and %d answers were sent", len(agent.turns()), e.peer.count())
+		}
+	})
+}

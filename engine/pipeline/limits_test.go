@@ -195,7 +195,7 @@ func TestMailBrakes(t *testing.T) {
 		var later lateMeter
 		e := composed(t, url, func(o *pipeline.Options) { o.Limiters.Meter = &later }, front)
 		later.Meter = moderation.NewMeter(moderation.MeterOptions{Counters: e.store, Conversation: func(string) exchange.ConversationLimits {
-			return exchange.ConversationLimits{Thread: []exchange.Rate{{Amount: 4, Window: 24 * time.Hour}}, Same: 2, Machine: 5 * time.Second}
+			return exchange.ConversationLimits{Thread: []exchange.Rate{{Amount: 4, Window: 24 * time.Hour}}, Same: 2, Machine: 5 * time.Minute}
 		}})
 		say := func(id, text string, answerOf time.Time) exchange.TurnRecord {
 			in := from("ana", id, "t@peer.test")
@@ -209,7 +209,7 @@ func TestMailBrakes(t *testing.T) {
 			{id: "t", text: "one"}, {id: "2", text: "two"}, {id: "3", text: "two"},
 			{id: "4", text: "two", reason: "brake:same: the same words 2 times in a row within 24h"},
 			{id: "5", text: "quick", answerOf: time.Now(), reason: "brake:machine: it came "},
-			{id: "6", text: "slow", answerOf: time.Now().Add(-time.Minute)},
+			{id: "6", text: "slow", answerOf: time.Now().Add(-time.Hour)},
 			{id: "7", text: "five", reason: "brake:answers_thread: 4 answers in this conversation within 24h"},
 			{id: "8", text: "six", reason: "brake:answers_thread: "},
 		} {

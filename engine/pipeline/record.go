@@ -203,6 +203,18 @@ func (m *runRecord) late() (events []exchange.Event, missing bool) {
 	return m.steps.noted(), m.missing()
 }
 
+// isMarked reports whether the row of the run is there although late called it missing: a write whose commit had no answer may be on disk.
+func (m *runRecord) isMarked(ctx context.Context) bool {
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	if !m.missing() {
+		return false
+	}
+	row, err := m.store.Turn(ctx, m.turn.ID)
+	m.written = err == nil && row.State == exchange.StateRunning && row.UpdatedAt.UnixMicro() == m.move.At.UnixMicro()
+	return m.written
+}
+
 func appendLate(ctx context.Context, tx Tx, turnID string, events []exchange.Event) error {
 	if len(events) == 0 {
 		return nil

@@ -76,10 +76,16 @@ func (s *replier) conclude(ctx context.Context, job queue.Job, record *runRecord
 	deliveries := deliveriesOf(ctx, reply, plan)
 	if end.says() {
 		s.options.Deliveries.Expect(deliveries, reply)
+		if end.reply.Encoded, err = reply.Response.AppendJSON(nil); err != nil { // here, because a transaction keeps others waiting
+			return s.unstorable(ctx, job, turn, record, end.reason, fmt.Errorf("encode response: %w", err))
+		}
 	}
 	unknown := false
 	err = patient(ctx, func() error {
 		err := s.storeEnd(ctx, job, record, end, deliveries, plan)
+		if errors.Is(err, errNotRunning) && record.isMarked(ctx) {
+			err = s.storeEnd(ctx, job, record, end, deliveries, plan)
+		}
 		if unknown && end.says() && errors.Is(err, queue.ErrLeaseLost) {
 			err = s.isStored(ctx, reply)
 		}
@@ -273,6 +279,7 @@ func (s *replier) overtaken(ctx context.Context, job queue.Job, record *runRecor
 	if err == nil && waitsForOperator(turn) && end.state == exchange.StateAnswered {
 		draft := end.reply
 		draft.ID = exchange.DerivedID(end.turn.ID, "draft", draft.ID)
+		draft.Encoded = nil
 		keep = func(tx Tx) error {
 			_, err := tx.PutDraft(ctx, draft)
 			return err

@@ -22,7 +22,7 @@ type ResultTx interface {
 // Why the document of a result is not kept.
 const (
 	resultTooLarge  = "the document is over 1 MiB"
-	resultNoJSON    = "the document is no JSON object"
+	resultNoJSON    = "the document is not a JSON object"
 	resultNotStored = "the document could not be put into the blob store"
 )
 

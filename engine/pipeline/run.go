@@ -198,6 +198,7 @@ func (s *runner) answer(ctx context.Context, job queue.Job, turn exchange.TurnRe
 
 	switch from {
 	case originCombined:
+		s.noteCut(ctx, record, response.Left)
 		return s.finishRun(ctx, job, turn, record, response)
 	case originReleased, originLink, originCaptured:
 		return s.compose(ctx, job, agent, turn, record, response)
@@ -458,11 +459,15 @@ func (s *runner) runAgent(
 		if delta, err = withOwnFiles(ctx, files, delta); err != nil {
 			return response, unownedFiles(err)
 		}
-		if err := fold.Add(delta); err != nil {
+		taken, some, err := fold.Take(delta)
+		if err != nil {
 			return response, fault.GiveUp("the agent's answer breaks a rule", err)
 		}
-		readable, is := shown.delta(delta)
-		if held || !is {
+		if held || !some {
+			continue
+		}
+		readable, is := shown.delta(taken)
+		if !is {
 			continue
 		}
 		if err := stream.add(ctx, readable); err != nil {
@@ -477,7 +482,24 @@ func (s *runner) runAgent(
 	if response, err = s.finish(fold, turn); err != nil {
 		return response, err
 	}
-	return noteNamed(record, agent, &turn.Message, shown.response(response)), nil
+	readable := shown.response(response)
+	if !held && !fold.Whole() { // readers have not seen the line about what is left out
+		if err := stream.add(ctx, normalized.Delta{Kind: normalized.DeltaResponse, Response: &readable}); err != nil {
+			return response, fault.RetryIn(0, "the answer cannot be recorded", err)
+		}
+	}
+	s.noteCut(ctx, record, readable.Left)
+	return noteNamed(record, agent, &turn.Message, readable), nil
+}
+
+// noteCut keeps on the timeline and in the log what of an answer had no room.
+func (s *runner) noteCut(ctx context.Context, record *runRecord, left normalized.Left) {
+	if left == (normalized.Left{}) {
+		return
+	}
+	record.steps.note(exchange.EventAnswerCut, left)
+	s.options.Logger.InfoContext(ctx, "answer cut", "tool_calls", left.Calls, "sources", left.Sources, "parts", left.Parts,
+		"bytes", left.Bytes, "rest", left.Rest)
 }
 
 // filesMargin is how long the addresses of a turn's bytes outlive the time limit of its run.
@@ -550,9 +572,7 @@ func (s *runner) finish(fold *normalized.Fold, turn exchange.TurnRecord) (normal
 		return response, fault.GiveUp("the agent's answer is incomplete", err)
 	}
 
-	response.Clean()
-	response = response.Answering(turn.Message)
-	if err := normalized.ValidateResponse(response, turn.Message, s.options.Limits); err != nil {
+	if response, err = response.Completed(turn.Message, s.options.Limits, normalized.Left{}); err != nil {
 		return response, fault.GiveUp("the agent's answer breaks a rule", err)
 	}
 	return response, nil

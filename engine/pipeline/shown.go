@@ -85,12 +85,13 @@ func (s *showing) response(r normalized.Response) normalized.Response {
 		parts = append(parts, normalized.Text(sayNothingElse))
 	}
 
-	r.Parts = s.withCitations(parts, citations)
-	return r
+	var left normalized.Left
+	r.Parts, left.Sources = withCitations(parts, citations)
+	return r.Fit(s.limits, left)
 }
 
-// withCitations adds the citations that are not there yet, before a demand, as far as the answer may have parts.
-func (s *showing) withCitations(parts []normalized.Part, citations []normalized.Citation) []normalized.Part {
+// withCitations adds the citations that are not there yet, before a demand. left counts those over normalized.MaxCitations.
+func withCitations(parts []normalized.Part, citations []normalized.Citation) (list []normalized.Part, left int) {
 	at := len(parts)
 	if at > 0 && parts[at-1].Kind == normalized.PartPolicy {
 		at--
@@ -98,22 +99,16 @@ func (s *showing) withCitations(parts []normalized.Part, citations []normalized.
 
 	added := 0
 	for _, citation := range citations {
-		if added >= normalized.MaxCitations || len(parts) >= s.mostParts() {
-			break
-		}
-		if !slices.ContainsFunc(parts, func(p normalized.Part) bool { return cites(p, citation) }) {
+		switch {
+		case slices.ContainsFunc(parts, func(p normalized.Part) bool { return cites(p, citation) }):
+		case added >= normalized.MaxCitations:
+			left++
+		default:
 			parts = slices.Insert(parts, at+added, citation.Part())
 			added++
 		}
 	}
-	return parts
-}
-
-func (s *showing) mostParts() int {
-	if s.limits.Parts > 0 {
-		return s.limits.Parts
-	}
-	return normalized.DefaultLimits().Parts
+	return parts, left
 }
 
 // cites reports whether a part shows the citation already, perhaps as a link of the agent's own.

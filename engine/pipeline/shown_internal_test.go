@@ -83,14 +83,14 @@ func TestShowingBounds(t *testing.T) {
 	}
 	many := endedCall("1", `{"metadata":{"citations":[`+strings.Join(list, ",")+`]}}`)
 	s := &showing{setting: agents.ShowToolsNone, limits: normalized.DefaultLimits()}
-	if got := len(s.response(normalized.Response{Parts: []normalized.Part{many, normalized.Text("x")}}).Parts); got != 1+normalized.MaxCitations {
+	if got := len(s.response(normalized.Response{Parts: []normalized.Part{many, normalized.Text("x")}}).Parts); got != 2+normalized.MaxCitations {
 		t.Errorf("%d parts", got)
 	}
 	full := []normalized.Part{many}
 	for range normalized.DefaultLimits().Parts - 1 {
 		full = append(full, normalized.Text("x"))
 	}
-	if got := len(s.response(normalized.Response{Parts: full}).Parts); got != normalized.DefaultLimits().Parts {
+	if got := len(s.response(normalized.Response{Parts: full}).Parts); got != 2+normalized.MaxCitations { // the texts are joined
 		t.Errorf("%d parts", got)
 	}
 	alone := s.response(normalized.Response{Parts: []normalized.Part{endedCall("1", `1`)}})

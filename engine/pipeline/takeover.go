@@ -420,8 +420,7 @@ func writtenParts(a OperatorAnswer) ([]normalized.Part, error) {
 		return nil, fault.InField("key", fmt.Sprintf("must be at most %d bytes", maxAnswerKey))
 	}
 	part := normalized.Text(a.Text)
-	part.MIME = cmp.Or(a.MIME, normalized.MIMEPlain)
-	if part.MIME != normalized.MIMEPlain && part.MIME != normalized.MIMEMarkdown {
+	if part.MIME, _ = normalized.TextMIME(cmp.Or(a.MIME, normalized.MIMEPlain)); part.MIME != normalized.MIMEPlain && part.MIME != normalized.MIMEMarkdown {
 		return nil, fault.InField("mime", `must be "text/plain" or "text/markdown"`)
 	}
 	return []normalized.Part{part}, nil

@@ -61,7 +61,7 @@ func (w *toolWait) Await(wanted map[string]any) error {
 
 	encoded, err := value.Encode(normalized)
 	if err != nil || len(encoded) > request.MaxRecordBytes {
-		return fault.Wrap(fault.Malformed, "the tool request is no JSON of at most 1 MiB", err)
+		return fault.Wrap(fault.Malformed, "the tool request is not JSON of at most 1 MiB", err)
 	}
 
 	due, _ := request.TimeoutAt(normalized)
@@ -322,7 +322,7 @@ func (t toolStore) TransitionPending(ctx context.Context, id, status string, res
 	var encoded json.RawMessage
 	if result != nil {
 		if encoded, err = value.Encode(result); err != nil || len(encoded) > maxToolResult {
-			return false, &request.Error{Code: request.CodeResult, Reason: "is no JSON of at most 1 MiB"}
+			return false, &request.Error{Code: request.CodeResult, Reason: "is not JSON of at most 1 MiB"}
 		}
 	}
 

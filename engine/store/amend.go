@@ -103,13 +103,7 @@ func (s turnStore) OpenTurns(ctx context.Context, agent, principal string) (ids 
 	arguments := []any{
 		pipeline.JobKind, principal, agent, exchange.StateAccepted, exchange.StateRunning, exchange.StateWaiting, pipeline.DispatchKind,
 	}
-	err = s.engine.Reader().Each(ctx, selectOpen, arguments, func(r row) error {
-		var id string
-		err := r.Scan(&id)
-		ids = append(ids, id)
-		return err
-	})
-	return ids, err
+	return column[string](ctx, s.engine.Reader(), selectOpen, arguments)
 }
 
 const selectWithdrawn = `SELECT t.state, t.history_turns, COALESCE(r.response, '')

@@ -10,7 +10,6 @@ import (
 
 	"inbox/exchange"
 	"inbox/internal/fault"
-	"inbox/internal/ordered"
 )
 
 // arrivalStore lists what came in, in the order in which it came.
@@ -22,7 +21,7 @@ const (
 	maxSenderBytes = 320
 	// maxCursorBytes is more than an id of a turn has.
 	maxCursorBytes = 64
-	// maxPrincipalRunes is what of a principal is in the index; the rest is compared in the row.
+	// maxPrincipalRunes is where the column principal of arrivals is cut; the rest is compared in the row of the turn.
 	maxPrincipalRunes = 200
 )
 
@@ -35,19 +34,27 @@ func senderColumns(address string) (sender, domain string) {
 	return sender, domain
 }
 
-// place is where a turn that has ended is in the indexes turns_place…: agent, channel and state, none of which has a blank.
+// Places are agent, channel and state of a turn that has ended, none of which has a blank. The worker of the search index writes them into
+// the rows of arrivals, whose indexes lists read.
 const (
-	place      = `(t.agent || ' ' || t.channel || ' ' || t.state)`
 	endedTurns = `t.state NOT IN ('accepted', 'running', 'waiting', 'held')`
+	placeNow   = `CASE WHEN ` + endedTurns + ` THEN t.agent || ' ' || t.channel || ' ' || t.state ELSE '' END`
+)
+
+// Turns that have ended without being in their place yet. Those that got an answer are in the outbox of the worker, of which lists read all: it is
+// as long as the worker is behind. The others have a row without a place.
+const (
+	fromWaiting  = ` FROM search_pending AS waiting CROSS JOIN turns t` // with waitingTurn
+	waitingTurn  = `waiting.id > '' AND t.id = waiting.turn_id`
+	fromUnplaced = ` FROM arrivals a CROSS JOIN turns t` // with unplacedTurn
+	unplacedTurn = `a.place = '' AND t.id = a.turn_id AND ` + endedTurns
 )
 
 // arrivalList is a list of turns in order of arrival. Those that have ended are read from a range of one index for each place;
-// those that have not are few and have an index of their own.
+// those that have not are few and have an index of their own, and so have those that are not in their place.
 type arrivalList struct {
 	filter exchange.ArrivalFilter
-	who    selection // the sender, in the words of an index
-	ids    selection // the range of ids; arguments follow those of who
-	ended  []string  // what the index of the ends has, in its words
+	upper  string // the id before which the list begins; empty = none
 }
 
 // selectArrivals reads a filter; its text is not looked at. Upper is the id before which the list begins, empty = none.
@@ -65,28 +72,7 @@ func selectArrivals(f exchange.ArrivalFilter, upper string) (*arrivalList, error
 			return nil, err
 		}
 	}
-
-	list := &arrivalList{filter: f}
-	s := &list.who
-	switch kind, value := exchange.SenderFilter(f.Sender); kind {
-	case exchange.SenderDomain:
-		s.add("t.sender_domain = ?", short(value, maxSenderBytes))
-	case exchange.SenderAddress:
-		s.add("t.sender = ?", short(value, maxSenderBytes))
-	case exchange.SenderPrincipal:
-		s.add("substr(t.principal, 1, 200) = ? AND t.principal = ?", firstRunes(value, maxPrincipalRunes), value)
-	}
-
-	list.ended = []string{endedTurns}
-	if len(s.where) == 0 {
-		list.ended = append(list.ended, "t.agent <> ''")
-	}
-
-	list.ids.arguments = slices.Clone(s.arguments)
-	list.ids.addWhen(upper != "", "t.id < ?", upper)
-	list.ids.addWhen(!f.Until.IsZero(), "t.id < ?", firstID(f.Until))
-	list.ids.addWhen(!f.Since.IsZero(), "t.id >= ?", firstID(f.Since))
-	return list, nil
+	return &arrivalList{f, upper}, nil
 }
 
 func firstRunes(text string, most int) string {
@@ -98,39 +84,101 @@ func firstRunes(text string, most int) string {
 
 // unrestricted reports whether the list has all turns of its range of ids.
 func (l *arrivalList) unrestricted() bool {
-	return len(l.who.where) == 0 && l.filter.Agent == "" && l.filter.Channel == "" && len(l.filter.States) == 0
+	return l.filter.Sender == "" && l.filter.Agent == "" && l.filter.Channel == "" && len(l.filter.States) == 0
 }
 
-// arm is the text of one range, newest first.
-func (l *arrivalList) arm(s *selection, limit string) string {
-	return `SELECT t.id FROM turns t` + s.sql() + ` ORDER BY t.id DESC LIMIT ` + limit
+// addIDs adds the range of ids.
+func (l *arrivalList) addIDs(s *selection, column string) {
+	s.addWhen(l.upper != "", column+" < ?", l.upper)
+	s.addWhen(!l.filter.Until.IsZero(), column+" < ?", firstID(l.filter.Until))
+	s.addWhen(!l.filter.Since.IsZero(), column+" >= ?", firstID(l.filter.Since))
+}
+
+// turns are the conditions about a row of turns but for its state; id is the column with the range of ids.
+func (l *arrivalList) turns(id string) (s selection) {
+	switch kind, value := exchange.SenderFilter(l.filter.Sender); kind {
+	case exchange.SenderDomain:
+		s.add("t.sender_domain = ?", short(value, maxSenderBytes))
+	case exchange.SenderAddress:
+		s.add("t.sender = ?", short(value, maxSenderBytes))
+	case exchange.SenderPrincipal:
+		s.add("t.principal = ?", value)
+	}
+	l.addIDs(&s, id)
+	s.addWhen(l.filter.Agent != "", "t.agent = ?", l.filter.Agent)
+	s.addWhen(l.filter.Channel != "", "t.channel = ?", l.filter.Channel)
+	return s
+}
+
+// addStates adds the wanted states, if not all are.
+func (l *arrivalList) addStates(s *selection) {
+	if len(l.filter.States) > 0 {
+		s.add("t.state IN ('" + strings.Join(l.filter.States, "', '") + "')")
+	}
+}
+
+// placed are the conditions about the sender of a row of arrivals that has a place.
+func (l *arrivalList) placed() (s selection) {
+	s.add("a.place <> ''")
+	switch kind, value := exchange.SenderFilter(l.filter.Sender); kind {
+	case exchange.SenderDomain:
+		s.add("a.sender_domain = ?", short(value, maxSenderBytes))
+	case exchange.SenderAddress:
+		s.add("a.sender = ?", short(value, maxSenderBytes))
+	case exchange.SenderPrincipal:
+		s.add("a.principal = ?", firstRunes(value, maxPrincipalRunes))
+		if utf8.RuneCountInString(value) >= maxPrincipalRunes { // others may begin like it
+			s.add("(SELECT t.principal FROM turns t WHERE t.id = a.turn_id) = ?", value)
+		}
+	default:
+		s.add("a.turn_id <> ''")
+	}
+	return s
+}
+
+// bounded is the text of a range, newest first.
+func bounded(from, id string, s selection, limit int) (string, []any) {
+	s.arguments = append(slices.Clone(s.arguments), int64(limit))
+	return `SELECT ` + id + from + s.sql() + ` ORDER BY ` + id + ` DESC LIMIT $` + strconv.Itoa(len(s.arguments)) + ` + 0`, s.arguments
 }
 
 // all is the text of a list that is not restricted.
 func (l *arrivalList) all(limit int) (string, []any) {
-	return l.bounded(l.ids, limit)
-}
-
-func (l *arrivalList) bounded(s selection, limit int) (string, []any) {
-	s.arguments = append(slices.Clone(s.arguments), int64(limit))
-	return l.arm(&s, "$"+strconv.Itoa(len(s.arguments))+" + 0"), s.arguments
+	var s selection
+	l.addIDs(&s, "t.id")
+	return bounded(` FROM turns t`, "t.id", s, limit)
 }
 
 // open is the text of what has not ended.
 func (l *arrivalList) open(limit int) (string, []any) {
-	s := l.both()
+	s := l.turns("t.id")
 	s.add(openStates)
-	s.addWhen(l.filter.Agent != "", "t.agent = ?", l.filter.Agent)
-	s.addWhen(l.filter.Channel != "", "t.channel = ?", l.filter.Channel)
 	if states := l.states(false); len(l.filter.States) > 0 {
 		s.add("t.state IN (" + states + ")")
 	}
-	return l.bounded(s, limit)
+	return bounded(` FROM turns t`, "t.id", s, limit)
 }
 
-// both are the conditions about the sender and the ids.
-func (l *arrivalList) both() selection {
-	return selection{where: slices.Concat(l.who.where, l.ids.where), arguments: slices.Clone(l.ids.arguments)}
+// waiting is the text of what the worker has been told about. A turn may have several rows there.
+func (l *arrivalList) waiting(limit int) (string, []any) {
+	s := l.turns("waiting.turn_id")
+	s.add(waitingTurn)
+	l.addStates(&s)
+	s.arguments = append(s.arguments, int64(limit))
+	return `SELECT DISTINCT waiting.turn_id` + fromWaiting + s.sql() + ` ORDER BY waiting.turn_id DESC LIMIT $` + strconv.Itoa(len(s.arguments)) + ` + 0`, s.arguments
+}
+
+// unplaced is the text of what ended and has a row without a place.
+func (l *arrivalList) unplaced(limit int) (string, []any) {
+	s := l.turns("a.turn_id")
+	s.add(unplacedTurn)
+	l.addStates(&s)
+	return bounded(fromUnplaced, "a.turn_id", s, limit)
+}
+
+// late are the texts of turns that may have ended without being in their place.
+func (l *arrivalList) late() []func(limit int) (string, []any) {
+	return []func(limit int) (string, []any){l.waiting, l.unplaced}
 }
 
 // states are the wanted states that are ends, or those that are not, as they are written in a text.
@@ -147,14 +195,16 @@ func (l *arrivalList) states(ends bool) string {
 // places is the text of the places that have turns of the sender, each with its newest turn in the range of ids. It jumps from
 // one place to the next in the index, however many turns are between.
 func (l *arrivalList) places() (string, []any) {
-	who := l.who
-	who.arguments = slices.Clone(l.ids.arguments)
-	who.where = slices.Concat(who.where, l.ended)
+	who := l.placed()
+	newest := selection{where: slices.Clone(who.where), arguments: slices.Clone(who.arguments)}
+	newest.where = append(newest.where, "a.place = places.place")
+	l.addIDs(&newest, "a.turn_id")
+	arguments := newest.arguments
 	first := "" // SQLite seeks by one lower bound and compares the other row by row: each step has its own alone
 	if l.filter.Agent != "" {
-		who.add(place+" < ?", l.filter.Agent+"!") // the next byte after a blank ends the range
-		who.arguments = append(who.arguments, l.filter.Agent+" ")
-		first = place + " >= $" + strconv.Itoa(len(who.arguments))
+		arguments = append(arguments, l.filter.Agent+"!", l.filter.Agent+" ") // the next byte after a blank ends the range
+		who.where = append(who.where, "a.place < $"+strconv.Itoa(len(arguments)-1))
+		first = "a.place >= $" + strconv.Itoa(len(arguments))
 	}
 
 	next := func(lower string) string {
@@ -162,14 +212,13 @@ func (l *arrivalList) places() (string, []any) {
 		if lower != "" {
 			where = append(where, lower)
 		}
-		return `(SELECT ` + place + ` FROM turns t WHERE ` + strings.Join(where, " AND ") + ` ORDER BY ` + place + ` LIMIT 1)`
+		return `(SELECT a.place FROM arrivals a WHERE ` + strings.Join(where, " AND ") + ` ORDER BY a.place LIMIT 1)`
 	}
 
-	newest := slices.Concat(l.who.where, l.ended, []string{place + " = places.place"}, l.ids.where)
-	return `WITH RECURSIVE places(place) AS (SELECT ` + next(first) + ` UNION ALL SELECT ` + next(place+" > places.place") +
+	return `WITH RECURSIVE places(place) AS (SELECT ` + next(first) + ` UNION ALL SELECT ` + next("a.place > places.place") +
 		` FROM places WHERE places.place IS NOT NULL)
-		SELECT place, (SELECT t.id FROM turns t WHERE ` + strings.Join(newest, " AND ") + ` ORDER BY t.id DESC LIMIT 1)
-		FROM places WHERE place IS NOT NULL`, who.arguments
+		SELECT place, (SELECT a.turn_id FROM arrivals a WHERE ` + strings.Join(newest.where, " AND ") + ` ORDER BY a.turn_id DESC LIMIT 1)
+		FROM places WHERE place IS NOT NULL`, arguments
 }
 
 // wants reports whether the filter selects what is at a place.
@@ -185,16 +234,16 @@ const maxArms = 8
 
 // at is the text of the turns at places, of which there are one or maxArms.
 func (l *arrivalList) at(places []string, limit int) (string, []any) {
-	s := l.both()
-	s.where = slices.Concat(s.where, l.ended)
+	s := l.placed()
+	l.addIDs(&s, "a.turn_id")
 	s.arguments = append(s.arguments, int64(limit))
 	most := "$" + strconv.Itoa(len(s.arguments)) + " + 0"
 	texts := make([]string, len(places))
 	for i, one := range places {
 		arm := selection{where: slices.Clone(s.where), arguments: s.arguments}
-		arm.add(place+" = ?", one)
+		arm.add("a.place = ?", one)
 		s.arguments = arm.arguments
-		texts[i] = `SELECT id FROM (` + l.arm(&arm, most) + `) AS arm` + strconv.Itoa(i)
+		texts[i] = `SELECT turn_id FROM (SELECT a.turn_id FROM arrivals a` + arm.sql() + ` ORDER BY a.turn_id DESC LIMIT ` + most + `) AS arm` + strconv.Itoa(i)
 	}
 	return strings.Join(texts, " UNION ALL "), s.arguments
 }
@@ -224,6 +273,12 @@ func (s arrivalStore) newest(ctx context.Context, list *arrivalList, limit int) 
 		}
 	}
 	if wantEnds {
+		// The worker moves turns in this order, so that none of them is overtaken.
+		for _, text := range list.late() {
+			if err := add(s.turnIDs(ctx, text, limit)); err != nil {
+				return nil, err
+			}
+		}
 		if err := s.ends(ctx, list, limit, found); err != nil {
 			return nil, err
 		}
@@ -267,6 +322,11 @@ func (s arrivalStore) upTo(ctx context.Context, list *arrivalList, most int) ([]
 		}
 	}
 	if wantEnds {
+		for _, text := range list.late() { // as in newest
+			if err := add(text); err != nil {
+				return nil, err
+			}
+		}
 		places, err := s.placesOf(ctx, list)
 		if err != nil {
 			return nil, err
@@ -300,9 +360,12 @@ func (s arrivalStore) placesOf(ctx context.Context, list *arrivalList) (places [
 		places = append(places, one)
 		return nil
 	})
-	ordered.Sort(places, func(a, b newestPlace) int { return cmp.Compare(b.id, a.id) })
+	slices.SortFunc(places, func(a, b newestPlace) int { return cmp.Compare(b.id, a.id) })
 	return places, err
 }
+
+// noPlace is where no turn is. With an empty place PostgreSQL would read the turns without one.
+const noPlace = "-"
 
 // nextPlaces takes places away, of which there are then one or maxArms: the texts for those are prepared.
 func nextPlaces(places []newestPlace, size int) (group []string, rest []newestPlace) {
@@ -311,7 +374,7 @@ func nextPlaces(places []newestPlace, size int) (group []string, rest []newestPl
 	}
 	rest = places[len(group):]
 	for len(group) > 1 && len(group) < maxArms {
-		group = append(group, "")
+		group = append(group, noPlace)
 	}
 	return group, rest
 }
@@ -343,13 +406,7 @@ func (s arrivalStore) ends(ctx context.Context, list *arrivalList, limit int, fo
 
 func (s arrivalStore) turnIDs(ctx context.Context, text func(limit int) (string, []any), limit int) (ids []string, err error) {
 	query, arguments := text(limit)
-	err = s.engine.Reader().Each(ctx, query, arguments, func(r row) error {
-		var id string
-		err := r.Scan(&id)
-		ids = append(ids, id)
-		return err
-	})
-	return ids, err
+	return column[string](ctx, s.engine.Reader(), query, arguments)
 }
 
 // loadedAtOnce is how many turns one statement reads; shorter lists repeat their last id.

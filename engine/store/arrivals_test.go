@@ -255,7 +255,8 @@ func arrivalPlans(t *testing.T) (all []listed) {
 		all = append(all, listed{name, query, index, arguments})
 	}
 	for sender, index := range map[string]string{
-		"": "turns_place", "@ann@one.example": "turns_place_sender", "@one.example": "turns_place_domain", "peer.example ann": "turns_place_principal",
+		"": "arrivals_place", "@ann@one.example": "arrivals_sender", "@one.example": "arrivals_domain", "peer.example ann": "arrivals_principal",
+		"peer.example " + strings.Repeat("long", 60): "arrivals_principal",
 	} {
 		for _, agent := range []string{"", "echo"} {
 			for _, channel := range []string{"", "email"} {
@@ -275,15 +276,19 @@ func arrivalPlans(t *testing.T) (all []listed) {
 						if len(states) != 1 {
 							add(name+", open", "turns_open", func() (string, []any) { return list.open(51) })
 						}
+						add(name+", waiting", "search_pending", func() (string, []any) { return list.waiting(51) })
+						add(name+", unplaced", "arrivals_unplaced", func() (string, []any) { return list.unplaced(51) })
 						add(name+", places", index, list.places)
 						for _, arms := range []int{1, maxArms} {
-							add(name+", ends", index, func() (string, []any) { return list.at(make([]string, arms), 51) })
+							add(name+", ends", index, func() (string, []any) { return list.at(slices.Repeat([]string{noPlace}, arms), 51) })
 						}
 					}
 				}
 			}
 		}
 	}
+	add("turns to place", "arrivals_unplaced", func() (string, []any) { return selectUnplaced, []any{int64(50)} })
+	add("reopened turns", "turns_open", func() (string, []any) { return selectReopened, []any{int64(50)} })
 	add("arrivals by number", "arrivals", func() (string, []any) { return selectArrived, []any{int64(1), int64(50)} })
 	add("loaded arrivals", "turns", func() (string, []any) { return selectLoaded, padded([]string{"a"}, loadedAtOnce) })
 	return all

@@ -51,7 +51,7 @@ func (b *Bridge) Register(ctx context.Context, client contract.Client, secret st
 	}
 	encoded, err := value.Encode(client.Value())
 	if err != nil {
-		return fault.Wrap(fault.Malformed, "The client is no JSON.", err)
+		return fault.Wrap(fault.Malformed, "The client is not JSON.", err)
 	}
 
 	return b.db.InTx(ctx, func(tx *Tx) error {
@@ -127,7 +127,7 @@ func (b *Bridge) put(ctx context.Context, item contract.Item, statement string, 
 	}
 	encoded, err := value.Encode(item.Value())
 	if err != nil {
-		return fault.Wrap(fault.Malformed, "The item is no JSON.", err)
+		return fault.Wrap(fault.Malformed, "The item is not JSON.", err)
 	}
 
 	return b.db.InTx(ctx, func(tx *Tx) error {

@@ -200,13 +200,7 @@ const pendingOfRun = `SELECT id FROM tool_requests WHERE run_id = $1 AND status 
 
 // PendingToolRequests returns the ids of the requests for which a turn waits.
 func (t callTx) PendingToolRequests(ctx context.Context, turnID string) (ids []string, err error) {
-	err = t.sql.Each(ctx, pendingOfRun, []any{turnID}, func(r row) error {
-		var id string
-		err := r.Scan(&id)
-		ids = append(ids, id)
-		return err
-	})
-	return ids, err
+	return column[string](ctx, t.sql, pendingOfRun, []any{turnID})
 }
 
 const (
@@ -317,7 +311,7 @@ func (r *RunNotes) Claim(ctx context.Context, run map[string]any) (claimed bool,
 func encodeTaskRun(run map[string]any) (string, error) {
 	encoded, err := value.Encode(run)
 	if err != nil {
-		return "", fault.Wrap(fault.Malformed, "The run is no JSON.", err)
+		return "", fault.Wrap(fault.Malformed, "The run is not JSON.", err)
 	}
 	if len(encoded) > maxTaskRun {
 		return "", fault.New(fault.TooLarge, "The run is over 4 MiB.")

@@ -230,15 +230,8 @@ const selectRecent = `SELECT DISTINCT address FROM deliveries WHERE id >= $1 AND
 // RecentAddresses returns the addresses that took something of the agent by a channel since the instant, in order after the
 // given one.
 func (s deliveryStore) RecentAddresses(ctx context.Context, channel, agent string, since time.Time, after string, limit int) ([]string, error) {
-	var addresses []string
 	arguments := []any{firstID(since), agent, channel, cleaned(after), pageSize(limit)}
-	err := s.engine.Reader().Each(ctx, selectRecent, arguments, func(r row) error {
-		var address string
-		err := r.Scan(&address)
-		addresses = append(addresses, address)
-		return err
-	})
-	return addresses, err
+	return column[string](ctx, s.engine.Reader(), selectRecent, arguments)
 }
 
 // Sent reports whether a reply of a turn has deliveries, so that it reaches its asker as a message of its own.

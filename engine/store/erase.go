@@ -240,7 +240,7 @@ func (s personEraser) FindErased(ctx context.Context, e Erasure) error {
 		if len(page) == 0 {
 			return nil
 		}
-		err := s.InTx(ctx, func(tx *Tx) error {
+		err := s.inBackground(ctx, func(tx *Tx) error {
 			for _, turn := range page {
 				if err := tx.addErased(ctx, id, turn, 0); err != nil {
 					return err
@@ -292,20 +292,14 @@ func mustColumn(ctx context.Context, from querier, err *error, query string, arg
 	if *err != nil {
 		return nil
 	}
-	*err = from.Each(ctx, query, arguments, func(r row) error {
-		var value string
-		err := r.Scan(&value)
-		values = append(values, value)
-		return err
-	})
+	values, *err = column[string](ctx, from, query, arguments)
 	return values
 }
 
 // ErasedTurns returns messages of an erasure with ids after the given one, in order.
 func (s personEraser) ErasedTurns(ctx context.Context, id, after string, limit int) ([]string, error) {
-	var err error
-	ids := mustColumn(ctx, s.engine.Reader(), &err, `SELECT turn_id FROM erasure_turns WHERE erasure_id = $1 AND turn_id > $2 ORDER BY turn_id LIMIT $3 + 0`, id, after, int64(limit))
-	return ids, err
+	const query = `SELECT turn_id FROM erasure_turns WHERE erasure_id = $1 AND turn_id > $2 ORDER BY turn_id LIMIT $3 + 0`
+	return column[string](ctx, s.engine.Reader(), query, []any{id, after, int64(limit)})
 }
 
 // AnswersOf returns the ids of the answers of a message.
@@ -366,7 +360,7 @@ const (
 func (s personEraser) DeriveErased(ctx context.Context, e Erasure) error {
 	seen := map[string]bool{} // keys of threads
 	for after := e.After; ; {
-		begun, from := time.Now(), after
+		from := after
 		type thread struct{ key, id string }
 		var page []thread
 		err := s.engine.Reader().Each(ctx, selectErasedThreads, []any{e.Receipt.ID, after}, func(r row) error {
@@ -391,10 +385,7 @@ func (s personEraser) DeriveErased(ctx context.Context, e Erasure) error {
 			}
 			seen[one.key] = true
 		}
-		if err := s.InTx(ctx, func(tx *Tx) error { return tx.still(ctx, e.Receipt.ID, EraseDerived, from, after, nil) }); err != nil {
-			return err
-		}
-		if err := rest(ctx, begun); err != nil {
+		if err := s.inBackground(ctx, func(tx *Tx) error { return tx.still(ctx, e.Receipt.ID, EraseDerived, from, after, nil) }); err != nil {
 			return err
 		}
 	}
@@ -402,7 +393,6 @@ func (s personEraser) DeriveErased(ctx context.Context, e Erasure) error {
 
 func (s personEraser) deriveThread(ctx context.Context, id, key, thread string) error {
 	for after := ""; ; {
-		begun := time.Now()
 		var err error
 		page := mustColumn(ctx, s.engine.Reader(), &err, selectOthersOfThread, key, thread, after, id, int64(retainBatch))
 		if err != nil || len(page) == 0 {
@@ -410,7 +400,7 @@ func (s personEraser) deriveThread(ctx context.Context, id, key, thread string) 
 		}
 
 		after = page[len(page)-1]
-		err = s.InTx(ctx, func(tx *Tx) error {
+		err = s.inBackground(ctx, func(tx *Tx) error {
 			for _, turn := range page {
 				if err := tx.forgetMade(ctx, turn); err != nil {
 					return fmt.Errorf("turn %s: %w", turn, err)
@@ -419,9 +409,6 @@ func (s personEraser) deriveThread(ctx context.Context, id, key, thread string) 
 			return nil
 		})
 		if err != nil {
-			return err
-		}
-		if err := pace(ctx, begun); err != nil {
 			return err
 		}
 	}
@@ -434,7 +421,7 @@ func withoutWords(route string) string {
 		return "{}"
 	}
 	delete(notes, exchange.RouteWords)
-	for _, words := range []string{"subject", "history", "topic"} {
+	for _, words := range []string{"subject", exchange.RouteHistory, "topic"} {
 		delete(notes, words)
 	}
 	left, err := json.Marshal(notes)
@@ -458,7 +445,6 @@ func (t eraseTx) forgetMade(ctx context.Context, turnID string) error {
 // eachErased does work for each message of an erasure, some in each transaction, and ends the stage.
 func (s personEraser) eachErased(ctx context.Context, e Erasure, stage, next string, work func(tx *Tx, turn string) (map[string]int64, error)) error {
 	for after := e.After; ; {
-		begun := time.Now()
 		page, err := s.ErasedTurns(ctx, e.Receipt.ID, after, retainBatch)
 		if err != nil {
 			return err
@@ -469,7 +455,7 @@ func (s personEraser) eachErased(ctx context.Context, e Erasure, stage, next str
 
 		from := after
 		after = page[len(page)-1]
-		err = s.InTx(ctx, func(tx *Tx) error {
+		err = s.inBackground(ctx, func(tx *Tx) error {
 			counts := map[string]int64{}
 			for _, turn := range page {
 				made, err := work(tx, turn)
@@ -483,9 +469,6 @@ func (s personEraser) eachErased(ctx context.Context, e Erasure, stage, next str
 			return tx.still(ctx, e.Receipt.ID, stage, from, after, counts)
 		})
 		if err != nil {
-			return err
-		}
-		if err := pace(ctx, begun); err != nil {
 			return err
 		}
 	}
@@ -527,15 +510,11 @@ const selectErasedJobs = `SELECT id FROM jobs WHERE state <> 'running' AND paylo
 func (s personEraser) removeJobsOf(ctx context.Context, erasure string) error {
 	var err error
 	for _, id := range mustColumn(ctx, s.engine.Reader(), &err, selectErasedJobs, erasure) {
-		begun := time.Now()
-		err := s.InTx(ctx, func(tx *Tx) error {
+		err := s.inBackground(ctx, func(tx *Tx) error {
 			_, err := tx.removeWaiting(ctx, id)
 			return err
 		})
 		if err != nil {
-			return err
-		}
-		if err := pace(ctx, begun); err != nil {
 			return err
 		}
 	}
@@ -556,8 +535,7 @@ const erasePortion = 100
 // of them leaves the rest for the next one, which finds it by the names.
 func erasePortions[T any](ctx context.Context, s personEraser, id string, rows []T, change func(tx *Tx, one T, made map[string]int64) error) error {
 	for portion := range slices.Chunk(rows, erasePortion) {
-		begun := time.Now()
-		err := s.InTx(ctx, func(tx *Tx) error {
+		err := s.inBackground(ctx, func(tx *Tx) error {
 			made := map[string]int64{}
 			for _, one := range portion {
 				if err := change(tx, one, made); err != nil {
@@ -567,9 +545,6 @@ func erasePortions[T any](ctx context.Context, s personEraser, id string, rows [
 			return tx.still(ctx, id, EraseNames, "", "", made)
 		})
 		if err != nil {
-			return err
-		}
-		if err := pace(ctx, begun); err != nil {
 			return err
 		}
 	}
@@ -713,13 +688,7 @@ func (s personEraser) eraseSession(ctx context.Context, erasure, owner, id strin
 	}
 
 	key := hashKey(owner)
-	var numbers []int64
-	err := s.engine.Reader().Each(ctx, `SELECT number FROM session_messages WHERE owner_key = $1 AND session_id = $2`, []any{key, id}, func(r row) error {
-		var number int64
-		err := r.Scan(&number)
-		numbers = append(numbers, number)
-		return err
-	})
+	numbers, err := column[int64](ctx, s.engine.Reader(), `SELECT number FROM session_messages WHERE owner_key = $1 AND session_id = $2`, []any{key, id})
 	if err != nil {
 		return err
 	}
@@ -1115,7 +1084,6 @@ func (s personEraser) eraseApprover(ctx context.Context, id string, names []stri
 // CleanErased empties the free places of the database's files, and forgets the list of messages. It returns what it could not reach.
 func (s personEraser) CleanErased(ctx context.Context, id string) (remains []string, err error) {
 	for {
-		begun := time.Now()
 		page, err := s.ErasedTurns(ctx, id, "", 10*erasePortion)
 		if err != nil {
 			return nil, err
@@ -1124,13 +1092,10 @@ func (s personEraser) CleanErased(ctx context.Context, id string) (remains []str
 			return s.forgetFree(ctx)
 		}
 		last := page[len(page)-1]
-		err = s.InTx(ctx, func(tx *Tx) error {
+		err = s.inBackground(ctx, func(tx *Tx) error {
 			return tx.sql.Do(ctx, `DELETE FROM erasure_turns WHERE erasure_id = $1 AND turn_id <= $2`, id, last)
 		})
 		if err != nil {
-			return nil, err
-		}
-		if err := pace(ctx, begun); err != nil {
 			return nil, err
 		}
 	}

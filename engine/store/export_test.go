@@ -67,13 +67,7 @@ func (s *Store) Columns(ctx context.Context, table string) (columns map[string]s
 // Tables returns the tables of a SQLite database.
 func (s *Store) Tables(ctx context.Context) (tables []string, err error) {
 	const query = `SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name NOT LIKE 'goose_%' AND name NOT LIKE 'search_words%' AND name NOT LIKE 'mail_words%'`
-	err = s.engine.Reader().Each(ctx, query, nil, func(r row) error {
-		var name string
-		err := r.Scan(&name)
-		tables = append(tables, name)
-		return err
-	})
-	return tables, err
+	return column[string](ctx, s.engine.Reader(), query, nil)
 }
 
 // sqliteURL opens a database file beside a store, as other programs do.

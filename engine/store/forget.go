@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -44,15 +45,34 @@ func (s erasureStore) ForgetThread(ctx context.Context, agent, threadID string) 
 		if err != nil {
 			return turns, err
 		}
-		if err := s.InTx(ctx, func(tx *Tx) error { return tx.forgetAll(ctx, page, shared) }); err != nil {
+		if err := s.inBackground(ctx, func(tx *Tx) error { return tx.forgetAll(ctx, page, shared) }); err != nil {
 			return turns, err
 		}
 
 		if turns += len(page); len(page) < forgetPage {
+			if err := s.forgetAncestors(ctx, agent, threadID); err != nil {
+				return turns, err
+			}
 			return turns, s.search().forgetWords(ctx)
 		}
 		after = page[len(page)-1]
 	}
+}
+
+// forgetAncestors removes what was said in the thread where this server was not told.
+func (s erasureStore) forgetAncestors(ctx context.Context, agent, threadID string) error {
+	namespace, key := pipeline.AncestorsOf(agent, threadID)
+	value, found, err := s.State().Get(ctx, namespace, key)
+	if err != nil || !found {
+		return err
+	}
+	return s.InTx(ctx, func(tx *Tx) error {
+		removed, err := tx.RemoveDocument(ctx, namespace, key)
+		if err != nil || !removed { // by another node, which has noted its contents
+			return err
+		}
+		return tx.discard(ctx, anyDigest.FindAllString(string(value), -1)...)
+	})
 }
 
 func (s erasureStore) forgettable(ctx context.Context, agent, threadID, after string) (ids, digests []string, err error) {
@@ -337,7 +357,7 @@ func (t erasureTx) eraseStored(ctx context.Context, turnID, stored string, unans
 	return t.eraseExcerpts(ctx, turnID, unanswered)
 }
 
-// eraseNotes removes what the adapter's notes of a turn have of its words (exchange.Inbound.Route).
+// eraseNotes removes what the adapter's notes of a turn have of its words and of earlier ones (exchange.Inbound.Route).
 func (t erasureTx) eraseNotes(ctx context.Context, turnID string) error {
 	var route string
 	if _, err := first(ctx, t.sql, `SELECT route FROM turns WHERE id = $1`, []any{turnID}, &route); err != nil {
@@ -345,17 +365,59 @@ func (t erasureTx) eraseNotes(ctx context.Context, turnID string) error {
 	}
 
 	notes := map[string]json.RawMessage{}
-	if json.Unmarshal([]byte(route), &notes) != nil || notes[exchange.RouteWords] == nil {
+	if json.Unmarshal([]byte(route), &notes) != nil || notes[exchange.RouteWords] == nil && notes[exchange.RouteHistory] == nil {
 		return nil //nolint:nilerr // notes that are no object hold no words
 	}
 
+	for _, one := range exchange.EarlierIn(json.RawMessage(route)) {
+		if err := t.discard(ctx, filesOf(one.Parts)...); err != nil {
+			return err
+		}
+	}
 	delete(notes, exchange.RouteWords)
+	delete(notes, exchange.RouteHistory)
 	left, err := json.Marshal(notes)
 	if err != nil {
 		return fmt.Errorf("encode route of turn %s: %w", turnID, err)
 	}
 
 	return t.sql.Do(ctx, `UPDATE turns SET route = $1 WHERE id = $2`, string(left), turnID)
+}
+
+// endBrought puts a line in the place of each file that the sender brought from earlier messages, and reports whether there was one.
+func (t *transaction) endBrought(ctx context.Context, turnID string) (bool, error) {
+	var route string
+	if _, err := first(ctx, t.sql, `SELECT route FROM turns WHERE id = $1`, []any{turnID}, &route); err != nil {
+		return false, err
+	}
+
+	var digests []string
+	earlier := exchange.EarlierIn(json.RawMessage(route))
+	for i := range earlier {
+		digests = append(digests, filesOf(earlier[i].Parts)...)
+		earlier[i].Parts = withoutFiles(earlier[i].Parts)
+	}
+	if len(digests) == 0 {
+		return false, nil
+	}
+	if err := t.discard(ctx, digests...); err != nil {
+		return false, err
+	}
+
+	notes := map[string]json.RawMessage{}
+	if err := json.Unmarshal([]byte(route), &notes); err != nil {
+		return false, fmt.Errorf("decode route of turn %s: %w", turnID, err)
+	}
+	history, err := json.Marshal(earlier)
+	if err != nil {
+		return false, fmt.Errorf("encode history of turn %s: %w", turnID, err)
+	}
+	notes[exchange.RouteHistory] = history
+	left, err := json.Marshal(notes)
+	if err != nil {
+		return false, fmt.Errorf("encode route of turn %s: %w", turnID, err)
+	}
+	return true, t.sql.Do(ctx, `UPDATE turns SET route = $1 WHERE id = $2`, string(left), turnID)
 }
 
 // eraseExcerpts removes what the demands of a turn have of its question, and an answer that was held back and never sent.
@@ -378,6 +440,7 @@ func (t erasureTx) eraseExcerpts(ctx context.Context, turnID string, unanswered 
 		}
 
 		delete(notes, "question")
+		delete(notes, "told") // quotes it
 		if unanswered {
 			delete(notes, "draft")
 		}
@@ -430,6 +493,9 @@ func (t erasureTx) removeTurn(ctx context.Context, turnID string) error {
 		return err
 	}
 	if err := t.search().changed(ctx, turnID); err != nil {
+		return err
+	}
+	if err := t.search().forgotten(ctx, turnID); err != nil {
 		return err
 	}
 	for _, rows := range turnRows {

@@ -399,6 +399,7 @@ func TestEveryTextIsConsidered(t *testing.T) {
 		"retention_cursors.name", "retention_later.name", "retention_originals.digest", // the digest is an original's
 		"erasures.stage", "erasures.requested_by", "erasures.person", "erasures.receipt",
 		"turns.sender", "turns.sender_domain", "turns.audience", "turn_parties.principal", "search_state.rebuild_before", "search_state.stamp",
+		"arrivals.place", "arrivals.sender", "arrivals.sender_domain", "arrivals.principal",
 		"takeovers.agent", "takeovers.holder", "takeovers.ended_by", "takeovers.note", "takeovers.told_turn",
 		"console_sessions.hash", "console_sessions.name", "console_sessions.subject", "console_sessions.members", "console_sessions.address", "console_sessions.agent",
 		"task_runs.owner", "agent_uploads.agent", "agent_upload_sums.agent", "channel_hours.agent", "channel_hours.channel",

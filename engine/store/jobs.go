@@ -17,7 +17,6 @@ import (
 	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/internal/fault"
-	"inbox/internal/ordered"
 	"inbox/internal/queue"
 )
 
@@ -343,14 +342,7 @@ func (v queueView) Shares(ctx context.Context, kind string, after queue.Share, l
 
 // Groups returns the groups of a kind with ready jobs behind the given one.
 func (v queueView) Groups(ctx context.Context, kind, after string, limit int) ([]string, error) {
-	var groups []string
-	err := v.db.engine.Reader().Each(ctx, selectGroups, []any{kind, after, int64(limit)}, func(r row) error {
-		var group string
-		err := r.Scan(&group)
-		groups = append(groups, group)
-		return err
-	})
-	return groups, err
+	return column[string](ctx, v.db.engine.Reader(), selectGroups, []any{kind, after, int64(limit)})
 }
 
 // Claim returns ready jobs of shares with a new lease, in order of their ids.
@@ -382,7 +374,7 @@ func (v queueView) Claim(ctx context.Context, claim queue.Claim) ([]queue.Job, e
 		return nil, err
 	}
 
-	ordered.Sort(jobs, func(a, b queue.Job) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(jobs, func(a, b queue.Job) int { return cmp.Compare(a.ID, b.ID) })
 	return jobs, nil
 }
 

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"inbox/exchange"
@@ -240,12 +241,20 @@ func (s listStore) Unsuppress(ctx context.Context, address string) (lifted bool,
 const wroteAfter = `t.channel = $1 AND t.accepted_at > %s AND substr(t.principal, 1, 11) <> '` + normalized.Unproven + `'`
 
 var (
-	selectWrote = fmt.Sprintf(`SELECT 1 FROM turns t WHERE t.sender = $2 AND `+endedTurns+` AND `+wroteAfter+`
-		UNION ALL SELECT 1 FROM turns t WHERE t.sender = $2 AND `+openStates+` AND t.id >= $4 AND `+wroteAfter+` LIMIT 1`, "$3", "$3")
+	selectWrote = fmt.Sprintf(`SELECT 1 FROM arrivals a CROSS JOIN turns t WHERE a.sender = $2 AND a.place <> '' AND t.id = a.turn_id AND `+wroteAfter+`
+		UNION ALL SELECT 1 FROM turns t WHERE t.sender = $2 AND `+openStates+` AND t.id >= $4 AND `+wroteAfter+`
+		UNION ALL SELECT 1`+fromWaiting+` WHERE `+waitingTurn+` AND t.sender = $2 AND `+wroteAfter+`
+		UNION ALL SELECT 1`+fromUnplaced+` WHERE `+unplacedTurn+` AND t.sender = $2 AND `+wroteAfter+` LIMIT 1`, "$3", "$3", "$3", "$3")
 
 	// A turn that is open ends some time, and counts then. A deleted person has no turns.
-	selectMetByMail = fmt.Sprintf(`SELECT s.address FROM mail_suppressions s WHERE EXISTS (
-		SELECT 1 FROM turns t WHERE t.sender = '@' || s.address AND `+endedTurns+` AND `+wroteAfter+`) ORDER BY s.address LIMIT $2 + 0`, "s.created_at")
+	selectMetByMail = fmt.Sprintf(`SELECT s.address FROM mail_suppressions s WHERE (
+		SELECT 1 FROM arrivals a CROSS JOIN turns t WHERE a.sender = '@' || s.address AND a.place <> '' AND t.id = a.turn_id AND `+wroteAfter+` LIMIT 1) = 1
+		ORDER BY s.address LIMIT $2 + 0`, "s.created_at")
+	// The same for turns that are in no place yet.
+	selectMetWaiting = fmt.Sprintf(`SELECT s.address`+fromWaiting+` CROSS JOIN mail_suppressions s
+		WHERE `+waitingTurn+` AND `+endedTurns+` AND s.address = substr(t.sender, 2) AND `+wroteAfter+` LIMIT $2 + 0`, "s.created_at")
+	selectMetUnplaced = fmt.Sprintf(`SELECT s.address`+fromUnplaced+` CROSS JOIN mail_suppressions s
+		WHERE `+unplacedTurn+` AND s.address = substr(t.sender, 2) AND `+wroteAfter+` LIMIT $2 + 0`, "s.created_at")
 )
 
 // Wrote reports whether a message of a channel came after a moment from an address that its sender proved.
@@ -257,18 +266,21 @@ func (s listStore) Wrote(ctx context.Context, channel, address string, after tim
 
 // EndSuppressions ends the suppressions of addresses from which a proven message of the channel came since, and returns the addresses.
 func (s listStore) EndSuppressions(ctx context.Context, channel string) (ended []string, err error) {
-	err = s.engine.Reader().Each(ctx, selectMetByMail, []any{channel, int64(maxEnded)}, func(r row) error {
-		var address string
-		err := r.Scan(&address)
-		ended = append(ended, address)
-		return err
-	})
+	for _, text := range []string{selectMetWaiting, selectMetUnplaced, selectMetByMail} {
+		met, err := column[string](ctx, s.engine.Reader(), text, []any{channel, int64(maxEnded)})
+		if err != nil {
+			return nil, err
+		}
+		ended = append(ended, met...)
+	}
+	slices.Sort(ended)
+	ended = slices.Compact(ended)
 	for _, address := range ended {
 		if _, err := s.Unsuppress(ctx, address); err != nil {
 			return nil, err
 		}
 	}
-	return ended, err
+	return ended, nil
 }
 
 // maxEnded bounds how many suppressions are ended at once.

@@ -206,7 +206,7 @@ func (c *lostCheck) lookIn(ctx context.Context, s *Store, rows *rowsWithJob) err
 			return errors.Join(failures...)
 		}
 		c.after[rows] = last
-		if err := pace(ctx, begun); err != nil {
+		if err := rest(ctx, begun); err != nil {
 			return errors.Join(append(failures, err)...)
 		}
 	}

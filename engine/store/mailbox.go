@@ -14,7 +14,6 @@ import (
 
 	"inbox/exchange"
 	"inbox/internal/fault"
-	"inbox/internal/ordered"
 	"inbox/internal/queue"
 )
 
@@ -204,7 +203,7 @@ func boundsOfMail(charge exchange.MailCharge, now time.Time) mailBounds {
 		count(account, quota.SenderMessages*wider, quota.SenderBytes*wider)
 		wider *= 4
 	}
-	ordered.Sort(bounds.counts, func(a, b exchange.Count) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(bounds.counts, func(a, b exchange.Count) int { return cmp.Compare(a.Key, b.Key) })
 	return bounds
 }
 
@@ -564,7 +563,7 @@ func (s mailStore) DeleteReportsBefore(ctx context.Context, before time.Time) (d
 	}
 	for {
 		var portion int64
-		err := s.InTx(ctx, func(tx *Tx) (err error) {
+		err := s.inBackground(ctx, func(tx *Tx) (err error) {
 			portion, err = tx.sql.Change(ctx, sweepReports, firstID(before), int64(maxSwept))
 			return err
 		})

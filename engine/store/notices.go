@@ -5,12 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"inbox/engine/notice"
 	"inbox/exchange"
 	"inbox/internal/fault"
-	"inbox/internal/ordered"
 )
 
 // noticeStore shows what the operator is told of.
@@ -69,7 +69,7 @@ const maxExamples = 3
 
 // writeCounts adds what work counted to the tallies.
 func (t *transaction) writeCounts(ctx context.Context) error {
-	ordered.Stable(t.tallied, func(a, b tallied) int {
+	slices.SortStableFunc(t.tallied, func(a, b tallied) int {
 		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.subject, b.subject))
 	})
 

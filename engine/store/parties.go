@@ -105,13 +105,7 @@ const selectParties = `SELECT principal FROM turn_parties WHERE turn_id = $1 ORD
 
 // PartiesOf lists the principals whom a message was meant for beside its sender, where they are named.
 func (s turnStore) PartiesOf(ctx context.Context, turnID string) (parties []string, err error) {
-	err = s.engine.Reader().Each(ctx, selectParties, []any{turnID, int64(exchange.MaxParties)}, func(r row) error {
-		var principal string
-		err := r.Scan(&principal)
-		parties = append(parties, principal)
-		return err
-	})
-	return parties, err
+	return column[string](ctx, s.engine.Reader(), selectParties, []any{turnID, int64(exchange.MaxParties)})
 }
 
 // Whom the newest messages of a thread were meant for; $1 = thread_key, $2 = limit.

@@ -13,7 +13,6 @@ import (
 	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/internal/fault"
-	"inbox/internal/ordered"
 )
 
 // quotaStore counts what senders use: the room of unanswered messages, and counters that nodes share.
@@ -181,7 +180,7 @@ func (s quotaStore) sweepUnanswered(ctx context.Context, now time.Time) error {
 }
 
 func (s quotaStore) expireAll(ctx context.Context, ids []string, now time.Time) error {
-	return s.InTx(ctx, func(tx *Tx) error {
+	return s.inBackground(ctx, func(tx *Tx) error {
 		for _, id := range ids {
 			if err := expireUnanswered(ctx, tx, id, now); err != nil {
 				return fmt.Errorf("expire message %s: %w", id, err)
@@ -226,7 +225,7 @@ var portions = []int{256, 32, 4, 1}
 // keys, so that nodes never wait for each other in a circle. The keys must differ.
 func (s quotaStore) AddCounts(ctx context.Context, counts []exchange.Count) (sums []exchange.Count, err error) {
 	sorted := slices.Clone(counts)
-	ordered.Sort(sorted, func(a, b exchange.Count) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(sorted, func(a, b exchange.Count) int { return cmp.Compare(a.Key, b.Key) })
 	err = s.InTx(ctx, func(tx *Tx) error {
 		sums = sums[:0]
 		rest := sorted

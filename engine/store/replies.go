@@ -86,9 +86,12 @@ func (t replyTx) insertReply(ctx context.Context, reply exchange.Reply, nativeID
 	if err := requireStorable("native_id", nativeID); err != nil {
 		return false, err
 	}
-	response, err := json.Marshal(reply.Response)
-	if err != nil {
-		return false, fmt.Errorf("encode response: %w", err)
+	response := reply.Encoded
+	if len(response) == 0 {
+		var err error
+		if response, err = reply.Response.AppendJSON(nil); err != nil {
+			return false, fmt.Errorf("encode response: %w", err)
+		}
 	}
 
 	inserted, err := t.sql.Change(ctx, insertReply, reply.ID, reply.TurnID, int64(reply.Notice), reply.Agent, nativeID,

@@ -69,13 +69,7 @@ func auditText(events []json.RawMessage) (string, error) {
 
 // discardResults notes the contents of results that go.
 func (t *transaction) discardResults(ctx context.Context, which string, arguments ...any) error {
-	var digests []string
-	err := t.sql.Each(ctx, `SELECT digest FROM run_results`+which+` AND digest <> ''`, arguments, func(r row) error {
-		var digest string
-		err := r.Scan(&digest)
-		digests = append(digests, digest)
-		return err
-	})
+	digests, err := column[string](ctx, t.sql, `SELECT digest FROM run_results`+which+` AND digest <> ''`, arguments)
 	if err != nil {
 		return err
 	}
@@ -158,7 +152,7 @@ func (s sweeper) sweepResults(ctx context.Context, before time.Time) error {
 	const old = ` WHERE at <= $1 AND at IN (SELECT at FROM run_results WHERE at <= $1 ORDER BY at LIMIT $2 + 0)`
 	for range maxBatches {
 		var removed int64
-		err := s.InTx(ctx, func(tx *Tx) (err error) {
+		err := s.inBackground(ctx, func(tx *Tx) (err error) {
 			if err := tx.discardResults(ctx, old, micros(before), int64(maxSwept)); err != nil {
 				return err
 			}

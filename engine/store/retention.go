@@ -13,9 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"inbox/engine/store/database"
 	"inbox/exchange"
-	"inbox/internal/clock"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -158,14 +156,8 @@ func (s retentionStore) retainGroup(ctx context.Context, g group, now time.Time)
 
 // dropCursors forgets how far groups had come that are no more.
 func (s retentionStore) dropCursors(ctx context.Context, kind string, groups []group) error {
-	var names []string
 	query := `SELECT name FROM retention_cursors WHERE name >= $1 AND name < $2`
-	err := s.engine.Reader().Each(ctx, query, []any{kind + "/", kind + "0"}, func(r row) error {
-		var name string
-		err := r.Scan(&name)
-		names = append(names, name)
-		return err
-	})
+	names, err := column[string](ctx, s.engine.Reader(), query, []any{kind + "/", kind + "0"})
 	if err != nil {
 		return err
 	}
@@ -174,7 +166,7 @@ func (s retentionStore) dropCursors(ctx context.Context, kind string, groups []g
 		if slices.ContainsFunc(groups, func(g group) bool { return g.name == name }) {
 			continue
 		}
-		err := s.InTx(ctx, func(tx *Tx) error {
+		err := s.inBackground(ctx, func(tx *Tx) error {
 			if err := tx.sql.Do(ctx, `DELETE FROM retention_later WHERE name = $1`, name); err != nil {
 				return err
 			}
@@ -228,7 +220,6 @@ func (s retentionStore) retainTurns(ctx context.Context, g group, now time.Time)
 	end := idBefore(now.Add(-g.period))
 	after, err := s.cursor(ctx, g.name)
 	for err == nil {
-		begun := time.Now()
 		page := make([]old, 0, retainPage)
 		err = s.engine.Reader().Each(ctx, selectOld, []any{after, end, int64(retainPage)}, func(r row) error {
 			var one old
@@ -249,7 +240,7 @@ func (s retentionStore) retainTurns(ctx context.Context, g group, now time.Time)
 			}
 
 			var count int64
-			err = s.InTx(ctx, func(tx *Tx) (err error) {
+			err = s.inBackground(ctx, func(tx *Tx) (err error) {
 				if err = tx.moveCursor(ctx, g.name, after, last); err != nil {
 					return err
 				}
@@ -258,8 +249,6 @@ func (s retentionStore) retainTurns(ctx context.Context, g group, now time.Time)
 			})
 			if err == nil {
 				after, removed = last, removed+count
-				err = pace(ctx, begun)
-				begun = time.Now()
 			}
 		}
 	}
@@ -276,7 +265,6 @@ const (
 // retainLate looks again at messages that were passed.
 func (s retentionStore) retainLate(ctx context.Context, g group, now time.Time) (removed int64, err error) {
 	for {
-		begun := time.Now()
 		portion := make([]old, 0, retainBatch)
 		err = s.engine.Reader().Each(ctx, selectLate, []any{g.name, micros(now), int64(retainBatch)}, func(r row) error {
 			var one old
@@ -289,7 +277,7 @@ func (s retentionStore) retainLate(ctx context.Context, g group, now time.Time) 
 		}
 
 		var count int64
-		err = s.InTx(ctx, func(tx *Tx) (err error) {
+		err = s.inBackground(ctx, func(tx *Tx) (err error) {
 			for _, one := range portion {
 				if err := tx.sql.Do(ctx, `DELETE FROM retention_later WHERE name = $1 AND turn_id = $2`, g.name, one.id); err != nil {
 					return err
@@ -302,18 +290,7 @@ func (s retentionStore) retainLate(ctx context.Context, g group, now time.Time) 
 			return removed, err
 		}
 		removed += count
-		if err := pace(ctx, begun); err != nil {
-			return removed, err
-		}
 	}
-}
-
-// pace leaves the writer to others for as long as the work took that began then.
-func pace(ctx context.Context, begun time.Time) error {
-	if err := clock.Sleep(ctx, min(time.Since(begun), orphanRest)); err != nil {
-		return database.Unavailable("remove what has reached its end", err)
-	}
-	return nil
 }
 
 const selectEndState = `SELECT state, updated_at, CASE WHEN EXISTS (SELECT 1 FROM deliveries d
@@ -440,8 +417,12 @@ func (t retentionTx) endFiles(ctx context.Context, turnID string) (bool, error) 
 		}
 	}
 
+	brought, err := t.endBrought(ctx, turnID)
+	if err != nil {
+		return false, err
+	}
 	answers, err := t.endAnswerFiles(ctx, turnID)
-	return changed || answers, err
+	return changed || brought || answers, err
 }
 
 func (t retentionTx) endAnswerFiles(ctx context.Context, turnID string) (changed bool, err error) {
@@ -539,7 +520,6 @@ func (s retentionStore) retainAudit(ctx context.Context, g group, now time.Time)
 	end := idBefore(now.Add(-g.period))
 	after, err := s.cursor(ctx, g.name)
 	for err == nil {
-		begun := time.Now()
 		var last string
 		var ids []string
 		err = s.engine.Reader().Each(ctx, selectOldAudit, []any{after, end, int64(retainPage)}, func(r row) error {
@@ -554,7 +534,7 @@ func (s retentionStore) retainAudit(ctx context.Context, g group, now time.Time)
 			return removed, err
 		}
 
-		err = s.InTx(ctx, func(tx *Tx) error {
+		err = s.inBackground(ctx, func(tx *Tx) error {
 			if err := tx.moveCursor(ctx, g.name, after, last); err != nil {
 				return err
 			}
@@ -567,7 +547,6 @@ func (s retentionStore) retainAudit(ctx context.Context, g group, now time.Time)
 		})
 		if err == nil {
 			after, removed = last, removed+int64(len(ids))
-			err = pace(ctx, begun)
 		}
 	}
 	return removed, err
@@ -579,7 +558,6 @@ const selectOldSessions = `SELECT owner_key, id, owner, agent FROM sessions WHER
 // retainSessions deletes conversations as their owner would. One with a message that has not ended waits.
 func (s retentionStore) retainSessions(ctx context.Context, g group, now time.Time) (removed int64, err error) {
 	for ownerKey, id := "", ""; ; {
-		begun := time.Now()
 		type session struct{ owner, id string }
 		var page []session
 		rows := 0
@@ -604,10 +582,6 @@ func (s retentionStore) retainSessions(ctx context.Context, g group, now time.Ti
 			if deleted {
 				removed++
 			}
-			if err := pace(ctx, begun); err != nil {
-				return removed, err
-			}
-			begun = time.Now()
 		}
 		if rows < retainPage {
 			return removed, nil
@@ -694,14 +668,10 @@ const lateArrival = 2 * time.Minute
 
 func (s retentionStore) dropLetGo(ctx context.Context, digests []string, needed map[string]bool, after string) error {
 	for len(digests) > 0 {
-		begun := time.Now()
 		portion := digests[:min(len(digests), retainBatch)]
 		digests = digests[len(portion):]
-		err := s.InTx(ctx, func(tx *Tx) error { return tx.dropLetGo(ctx, portion, needed, after) })
+		err := s.inBackground(ctx, func(tx *Tx) error { return tx.dropLetGo(ctx, portion, needed, after) })
 		if err != nil {
-			return err
-		}
-		if err := pace(ctx, begun); err != nil {
 			return err
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/clip"
 	"inbox/internal/fault"
-	"inbox/internal/ordered"
+	"inbox/internal/markup"
 	"inbox/normalized"
 )
 
@@ -120,14 +120,14 @@ func questionWords(message *normalized.Message) searchWords {
 	if len(message.Parts) == 0 {
 		return searchWords{}
 	}
-	return about(message, wordsOf(normalized.PlainText(message.Parts), maxSearchedWords))
+	return about(message, wordsOf(markup.PlainText(message.Parts), maxSearchedWords))
 }
 
 func answerWords(message *normalized.Message, response *normalized.Response) searchWords {
 	if response == nil || len(response.Parts) == 0 {
 		return searchWords{}
 	}
-	return about(message, wordsOf(normalized.PlainText(response.Parts), maxSearchedWords))
+	return about(message, wordsOf(markup.PlainText(response.Parts), maxSearchedWords))
 }
 
 func about(message *normalized.Message, said []string) searchWords {
@@ -617,13 +617,7 @@ func (w *searchWalk) rows(ctx context.Context, text string, test *selection) (ro
 		condition.WriteString(" AND " + one)
 	}
 	text = strings.NewReplacer("{words}", w.table, "{test}", condition.String()).Replace(text)
-	err = w.words.Reader().Each(ctx, text, test.arguments, func(r row) error {
-		var rowid int64
-		err := r.Scan(&rowid)
-		rows = append(rows, rowid)
-		return err
-	})
-	return rows, err
+	return column[int64](ctx, w.words.Reader(), text, test.arguments)
 }
 
 // heldAtOnce is how many rows one statement compares with a query.
@@ -632,7 +626,7 @@ const heldAtOnce = 200
 // among fills the page from numbers that are known, newest first: all that the rest of the filter has below the upper end.
 func (w *searchWalk) among(ctx context.Context, all []numbered) error {
 	w.hits, w.upper = nil, w.lowest
-	ordered.Sort(all, func(a, b numbered) int { return cmp.Compare(b.number, a.number) })
+	slices.SortFunc(all, func(a, b numbered) int { return cmp.Compare(b.number, a.number) })
 	for chunk := range slices.Chunk(all, heldAtOnce/2) {
 		rowids := make([]int64, 0, heldAtOnce)
 		for _, one := range chunk {
@@ -723,12 +717,8 @@ const restricted = 100
 
 // restrict returns those of the numbers whose turns the rest of the filter selects, newest first.
 func (s searchStore) restrict(ctx context.Context, list *arrivalList, numbers []int64) (found []numbered, err error) {
-	chosen := list.both()
-	chosen.addWhen(list.filter.Agent != "", "t.agent = ?", list.filter.Agent)
-	chosen.addWhen(list.filter.Channel != "", "t.channel = ?", list.filter.Channel)
-	if len(list.filter.States) > 0 {
-		chosen.add("t.state IN ('" + strings.Join(list.filter.States, "', '") + "')")
-	}
+	chosen := list.turns("t.id")
+	list.addStates(&chosen)
 	return s.selected(ctx, `SELECT a.number, t.id FROM arrivals a JOIN turns t ON t.id = a.turn_id`, "a.number", chosen, numbers)
 }
 

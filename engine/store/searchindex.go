@@ -40,6 +40,8 @@ const (
 	gatherTime = 100 * time.Millisecond
 	// lookForWords is how soon it finds what other nodes left, and what a crash did.
 	lookForWords = time.Second
+	// lookForUnplaced is how often it looks for turns that ended without an answer, of which no row tells it. Lists have them, and read each.
+	lookForUnplaced = 10 * time.Second
 	// unansweredFor is after which time a turn is indexed without its answer. Most are answered before, and are then indexed once.
 	unansweredFor = time.Minute
 )
@@ -80,6 +82,18 @@ func (t searchTx) changed(ctx context.Context, turnID string) error {
 	}
 	t.indexes = true
 	return t.sql.Do(ctx, insertPending, id.String(), turnID, int64(pendingWords))
+}
+
+// displaced takes a turn that has left its end from its place in lists. The caller also says that it changed: a worker may be about to write
+// the place that the turn had.
+func (t searchTx) displaced(ctx context.Context, turnID string) error {
+	return t.sql.Do(ctx, `UPDATE arrivals SET place = '' WHERE turn_id = $1`, turnID)
+}
+
+// forgotten takes a turn that is removed from lists, with its sender. Its number stays until the worker has removed its words; the caller says
+// that it changed.
+func (t searchTx) forgotten(ctx context.Context, turnID string) error {
+	return t.sql.Do(ctx, `UPDATE arrivals SET place = '', sender = '', sender_domain = '', principal = '' WHERE turn_id = $1`, turnID)
 }
 
 // mailGone lets it remove the words of a mail that is deleted. 0 is a mail that has no words there.
@@ -142,12 +156,11 @@ func (t searchTx) rebuild(ctx context.Context) error {
 	if _, err := first(ctx, t.sql, lockSearchState, nil, &number, &before); err != nil {
 		return err
 	}
-	if err := t.sql.Do(ctx, `INSERT INTO arrivals (number, turn_id) SELECT CAST($1 AS BIGINT) + ROW_NUMBER() OVER (ORDER BY t.id), t.id
-		FROM turns t WHERE NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.turn_id = t.id)`, number); err != nil {
-		return err
-	}
 
-	for _, statement := range []string{forgetMailNumbers, `DELETE FROM mail_gone`} { // mail is numbered again
+	for _, statement := range []string{
+		insertArrivals, updatePlaces + ` WHERE arrivals.place = '' AND t.id = arrivals.turn_id AND ` + endedTurns, // a backup of a release before has no places
+		forgetMailNumbers, `DELETE FROM mail_gone`, // mail is numbered again
+	} {
 		if err := t.sql.Do(ctx, statement); err != nil {
 			return err
 		}
@@ -170,14 +183,24 @@ func (s searchStore) IndexWords(ctx context.Context) error {
 	if err := s.removeLeftMail(ctx); err != nil && ctx.Err() == nil {
 		s.options.Logger.WarnContext(ctx, "words of deleted mail may remain in the search index until the next start", "error", err)
 	}
-	for ctx.Err() == nil {
+	unplaced := time.NewTicker(lookForUnplaced)
+	defer unplaced.Stop()
+	for look := true; ctx.Err() == nil; {
 		if err := s.indexAll(ctx); err != nil && ctx.Err() == nil {
 			s.options.Logger.WarnContext(ctx, "messages wait for the search index; it is tried again", "error", err)
 		}
+		if look {
+			if err := s.placeLeft(ctx); err != nil && ctx.Err() == nil {
+				s.options.Logger.WarnContext(ctx, "lists of messages may be slow until messages without a place are looked for again", "error", err)
+			}
+		}
+		look = false
 
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
+		case <-unplaced.C:
+			look = true
 		case <-s.indexer.due:
 			_ = clock.Sleep(ctx, gatherTime) // an end is seen above
 		}
@@ -185,7 +208,7 @@ func (s searchStore) IndexWords(ctx context.Context) error {
 	return nil
 }
 
-// indexAll indexes until nothing is left. It works half of the time, so that messages have a processor.
+// indexAll indexes until nothing is left.
 func (s searchStore) indexAll(ctx context.Context) error {
 	for {
 		waits, err := s.waits(ctx)
@@ -193,11 +216,7 @@ func (s searchStore) indexAll(ctx context.Context) error {
 			return err
 		}
 
-		begun := time.Now()
-		if err := s.indexSome(ctx); err != nil {
-			return err
-		}
-		if err := clock.Sleep(ctx, time.Since(begun)); err != nil {
+		if err := s.background.do(ctx, func() error { return s.indexSome(ctx) }); err != nil {
 			return err
 		}
 	}
@@ -366,11 +385,11 @@ func (s searchStore) unanswered(ctx context.Context, late int64) (last int64, id
 
 // unnumbered returns turns that need a number.
 func unnumbered(ctx context.Context, from querier) ([]string, error) {
-	came, err := textsOf(ctx, from, selectCame, int64(indexedAtOnce))
+	came, err := column[string](ctx, from, selectCame, []any{int64(indexedAtOnce)})
 	if err != nil || len(came) == indexedAtOnce {
 		return came, err
 	}
-	others, err := textsOf(ctx, from, selectUnnumbered, int64(indexedAtOnce-len(came)))
+	others, err := column[string](ctx, from, selectUnnumbered, []any{int64(indexedAtOnce - len(came))})
 	for _, id := range others {
 		if !slices.Contains(came, id) {
 			came = append(came, id)
@@ -379,18 +398,9 @@ func unnumbered(ctx context.Context, from querier) ([]string, error) {
 	return came, err
 }
 
-func textsOf(ctx context.Context, from querier, query string, arguments ...any) (ids []string, err error) {
-	err = from.Each(ctx, query, arguments, func(r row) error {
-		var id string
-		err := r.Scan(&id)
-		ids = append(ids, id)
-		return err
-	})
-	return ids, err
-}
-
 var (
-	selectThere    = newListQuery(`SELECT id FROM turns WHERE id IN ({list})`)
+	numberTurns    = newListQuery(insertArrivals + ` AND t.id IN ({list})`)
+	placeTurns     = newListQuery(updatePlaces + ` WHERE t.id IN ({list}) AND arrivals.turn_id = t.id AND arrivals.place <> ` + placeNow)
 	selectNumbered = newListQuery(`SELECT turn_id, number FROM arrivals WHERE turn_id IN ({list})`)
 	deletePending  = newListQuery(`DELETE FROM search_pending WHERE id IN ({list})`)
 )
@@ -431,7 +441,7 @@ func (t searchTx) enqueue(ctx context.Context, late, last int64, unanswered []st
 	if err != nil || waits || before == "" { // what is new comes first
 		return err
 	}
-	again, err := textsOf(ctx, t.sql, selectRebuilt, before, int64(indexedAtOnce))
+	again, err := column[string](ctx, t.sql, selectRebuilt, []any{before, int64(indexedAtOnce)})
 	if err != nil {
 		return err
 	}
@@ -446,29 +456,25 @@ func (t searchTx) enqueue(ctx context.Context, late, last int64, unanswered []st
 	return t.sql.Do(ctx, `UPDATE search_state SET rebuild_before = $1 WHERE one = 1`, before)
 }
 
-// number gives numbers to turns that came, and returns the last one.
+// insertArrivals and updatePlaces write what lists read: the sender of a turn, and its place if it has ended.
+const (
+	insertArrivals = `INSERT INTO arrivals (number, turn_id, place, sender, sender_domain, principal)
+		SELECT (SELECT number FROM search_state WHERE one = 1) + ROW_NUMBER() OVER (ORDER BY t.id), t.id, ` + placeNow + `, t.sender, t.sender_domain, substr(t.principal, 1, 200)
+		FROM turns t WHERE NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.turn_id = t.id)`
+	updatePlaces = `UPDATE arrivals SET place = ` + placeNow + `, sender = t.sender, sender_domain = t.sender_domain, principal = substr(t.principal, 1, 200) FROM turns t`
+)
+
+// number gives numbers to turns that came, and returns the last one. The caller has locked the state of the search, which has the number.
 func (t searchTx) number(ctx context.Context, came []string, number int64) (int64, error) {
 	if len(came) == 0 {
 		return number, nil
 	}
-	known, err := numbersOfTurns(ctx, t.sql, came)
+	query, arguments := with(numberTurns, came)
+	numbered, err := t.sql.Change(ctx, query, arguments...)
 	if err != nil {
 		return 0, err
 	}
-	query, arguments := with(selectThere, came)
-	there, err := textsOf(ctx, t.sql, query, arguments...)
-	if err != nil {
-		return 0, err
-	}
-	for _, id := range came {
-		if known[id] > 0 || !slices.Contains(there, id) {
-			continue
-		}
-		number++
-		if err := t.sql.Do(ctx, `INSERT INTO arrivals (number, turn_id) VALUES ($1, $2)`, number, id); err != nil {
-			return 0, err
-		}
-	}
+	number += numbered
 	query, arguments = with(deletePending, came)
 	return number, t.sql.Do(ctx, query, arguments...) // rows of turns that came have the ids of the turns
 }
@@ -570,21 +576,11 @@ func gatherWords(ctx context.Context, from querier) (*indexWork, error) {
 		}
 	}
 
-	if work.gone, err = numbersFrom(ctx, from, selectMailGone, int64(indexedAtOnce)); err != nil {
+	if work.gone, err = column[int64](ctx, from, selectMailGone, []any{int64(indexedAtOnce)}); err != nil {
 		return nil, err
 	}
 	work.mails, err = waitingMails(ctx, from)
 	return work, err
-}
-
-func numbersFrom(ctx context.Context, from querier, query string, arguments ...any) (numbers []int64, err error) {
-	err = from.Each(ctx, query, arguments, func(r row) error {
-		var number int64
-		err := r.Scan(&number)
-		numbers = append(numbers, number)
-		return err
-	})
-	return numbers, err
 }
 
 // readWords reads turns with their numbers.
@@ -649,7 +645,7 @@ func writeWords(ctx context.Context, index database.Session, dialect *dialect, t
 
 	for chunk := range slices.Chunk(rowids, indexedAtOnce) {
 		query, arguments := with(selectWritten[table], chunk)
-		written, err := numbersFrom(ctx, index, query, arguments...)
+		written, err := column[int64](ctx, index, query, arguments)
 		if err != nil {
 			return err
 		}
@@ -671,8 +667,18 @@ func writeWords(ctx context.Context, index database.Session, dialect *dialect, t
 
 const deleteWords = `DELETE FROM {words} WHERE rowid = $1`
 
-// settle removes what waited for the index and is in it now.
+// settle removes what waited for the index and is in it now. Turns are put in the places of their states of now: who changes one later says so
+// in a row that is not among those here.
 func (t searchTx) settle(ctx context.Context, work *indexWork) error {
+	var there []string
+	for _, one := range work.turns {
+		if one.there {
+			there = append(there, one.id)
+		}
+	}
+	if err := t.place(ctx, there); err != nil {
+		return err
+	}
 	for chunk := range slices.Chunk(work.pending, indexedAtOnce) {
 		query, arguments := with(deletePending, chunk)
 		if err := t.sql.Do(ctx, query, arguments...); err != nil {
@@ -688,4 +694,52 @@ func (t searchTx) settle(ctx context.Context, work *indexWork) error {
 		}
 	}
 	return t.settleMail(ctx, work)
+}
+
+// place puts turns in the places of their states.
+func (t searchTx) place(ctx context.Context, turns []string) error {
+	for chunk := range slices.Chunk(turns, indexedAtOnce) {
+		query, arguments := with(placeTurns, chunk)
+		if err := t.sql.Do(ctx, query, arguments...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Turns that ended without an answer are in no place, and no row says so. Nodes of the release before know of no places: they run turns again
+// that have one.
+const (
+	selectUnplaced = `SELECT a.turn_id` + fromUnplaced + ` WHERE ` + unplacedTurn + ` ORDER BY a.turn_id DESC LIMIT $1 + 0`
+	selectReopened = `SELECT t.id FROM turns t CROSS JOIN arrivals a WHERE ` + openStates + ` AND a.turn_id = t.id AND a.place <> '' ORDER BY t.id DESC LIMIT $1 + 0`
+)
+
+// placeLeft puts turns in their places of which nothing tells the worker.
+func (s searchStore) placeLeft(ctx context.Context) error {
+	for _, text := range []string{selectUnplaced, selectReopened} {
+		for {
+			left := 0
+			err := s.background.do(ctx, func() error {
+				turns, err := column[string](ctx, s.engine.Reader(), text, []any{int64(indexedAtOnce)})
+				if left = len(turns); err != nil || left == 0 {
+					return err
+				}
+				return s.InTx(ctx, func(tx *Tx) error {
+					var number int64
+					var before string
+					if _, err := first(ctx, tx.sql, lockSearchState, nil, &number, &before); err != nil { // two workers would lock the rows in different orders
+						return err
+					}
+					return tx.search().place(ctx, turns)
+				})
+			})
+			if err != nil {
+				return err
+			}
+			if left < indexedAtOnce {
+				break
+			}
+		}
+	}
+	return nil
 }

@@ -143,10 +143,7 @@ func (s statisticsStore) CountHours(ctx context.Context, now time.Time) error {
 		if err != nil || !time.Now().Before(end) {
 			break
 		}
-		begun := time.Now()
-		if err = s.countHour(ctx, hour, now); err == nil {
-			err = pace(ctx, begun)
-		}
+		err = s.background.do(ctx, func() error { return s.countHour(ctx, hour, now) })
 	}
 	return err
 }

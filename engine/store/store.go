@@ -163,15 +163,16 @@ func newStore(db *shared) *Store {
 type shared struct {
 	*storeClock
 
-	engine  database.Engine
-	dialect *dialect
-	options Options
-	probe   string // key of this process's row that Probe writes
-	cancel  context.CancelFunc
-	tasks   sync.WaitGroup
-	words   database.Engine // has the search index: engine itself on PostgreSQL; nil = not opened
-	indexer *indexer
-	tuning  searchTuning
+	engine     database.Engine
+	dialect    *dialect
+	options    Options
+	probe      string // key of this process's row that Probe writes
+	cancel     context.CancelFunc
+	tasks      sync.WaitGroup
+	words      database.Engine // has the search index: engine itself on PostgreSQL; nil = not opened
+	indexer    *indexer
+	background *background
+	tuning     searchTuning
 
 	earlierTurns, earlierCalls existence // of conversations from before ids were made of names
 	stranded                   strandedCheck
@@ -199,10 +200,10 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 		return nil, err
 	}
 
-	background, cancel := context.WithCancel(context.Background())
+	running, cancel := context.WithCancel(context.Background())
 	s := newStore(&shared{
 		storeClock: &storeClock{local: options.Now}, engine: opened, dialect: dialects[opened.Kind()], options: options, probe: rand.Text(), cancel: cancel,
-		indexer: &indexer{due: make(chan struct{}, 1)}, tuning: defaultTuning, lost: lostCheck{after: map[*rowsWithJob]string{}},
+		indexer: &indexer{due: make(chan struct{}, 1)}, background: newBackground(), tuning: defaultTuning, lost: lostCheck{after: map[*rowsWithJob]string{}},
 	})
 	if err := s.setClock(ctx); err != nil {
 		cancel()
@@ -215,9 +216,9 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 		cancel()
 		return nil, errors.Join(err, opened.Close())
 	}
-	s.tasks.Go(func() { s.sweep(background, time.Minute) })
+	s.tasks.Go(func() { s.sweep(running, time.Minute) })
 	if opened.Kind() == database.Postgres {
-		s.tasks.Go(func() { s.watchClock(background) })
+		s.tasks.Go(func() { s.watchClock(running) })
 	}
 
 	return s, nil

@@ -39,8 +39,8 @@ const (
 // maxSwept bounds what one transaction of a sweep removes, so that no caller waits long for the writer; maxBatches bounds
 // the transactions of one sweep.
 const (
-	maxSwept   = 1000
-	maxBatches = 50
+	maxSwept   = 200
+	maxBatches = 250
 )
 
 const sweepDocuments = `DELETE FROM documents WHERE (namespace, key) IN (SELECT namespace, key FROM documents
@@ -167,7 +167,7 @@ func (s sweeper) sweepBatches(ctx context.Context, query string, bounds ...any) 
 	arguments := slices.Insert(slices.Clone(bounds), 1, any(int64(maxSwept)))
 	for range maxBatches {
 		var removed int64
-		err := s.InTx(ctx, func(tx *Tx) (err error) {
+		err := s.inBackground(ctx, func(tx *Tx) (err error) {
 			removed, err = tx.sql.Change(ctx, query, arguments...)
 			return err
 		})
@@ -195,7 +195,7 @@ var contentDigest = regexp.MustCompile(`"digest":"([0-9a-f]{64})"`)
 func (s sweeper) sweepEnded(ctx context.Context, rows ended, before time.Time) error {
 	for range maxBatches {
 		var removed int
-		err := s.InTx(ctx, func(tx *Tx) (err error) {
+		err := s.inBackground(ctx, func(tx *Tx) (err error) {
 			texts := mustColumn(ctx, tx.sql, &err, removeEnded(rows), micros(before), int64(maxSwept))
 			if err != nil {
 				return err

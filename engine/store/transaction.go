@@ -100,6 +100,17 @@ func first(ctx context.Context, from querier, query string, arguments []any, des
 	return found, err
 }
 
+// column returns the only column of a query, in the order of its rows.
+func column[T string | int64](ctx context.Context, from querier, query string, arguments []any) (values []T, err error) {
+	err = from.Each(ctx, query, arguments, func(r row) error {
+		var value T
+		err := r.Scan(&value)
+		values = append(values, value)
+		return err
+	})
+	return values, err
+}
+
 func notFound(what string) error { return fault.New(fault.NotFound, "no such "+what) }
 
 // dialect is the little of the SQL text that differs between the databases. {lock shared} in a text means: the row

@@ -87,6 +87,7 @@ func (t turnTx) InsertTurn(
 	}
 
 	t.wake(ChannelTurn, turn.ID)
+	turn.Encoded = nil
 	body := stateBody(turn.Reason, turn.Attempt)
 	return turn, true, t.sql.Do(ctx, firstEvent, turn.ID, "turn."+turn.State, body, micros(turn.AcceptedAt))
 }
@@ -99,10 +100,12 @@ func turnArguments(turn exchange.TurnRecord, original pipeline.Original) ([]any,
 		return nil, err
 	}
 
-	m.History = nil
-	message, err := m.AppendJSON(make([]byte, 0, 2048))
-	if err != nil {
-		return nil, fmt.Errorf("encode message: %w", err)
+	message := turn.Encoded
+	if len(message) == 0 {
+		m.History = nil
+		if message, err = m.AppendJSON(nil); err != nil {
+			return nil, fmt.Errorf("encode message: %w", err)
+		}
 	}
 
 	updated := turn.UpdatedAt
@@ -201,6 +204,11 @@ func (t turnTx) moveTurn(ctx context.Context, move pipeline.Move, more string, v
 		t.count(exchange.NoticeHeld, agent, example)
 	}
 
+	if slices.ContainsFunc(move.From, exchange.Terminal) {
+		if err := t.search().displaced(ctx, move.ID); err != nil {
+			return false, err
+		}
+	}
 	if slices.Contains(move.From, exchange.StateHeld) {
 		if err := t.quotas().leftHold(ctx, move.ID, move.To); err != nil {
 			return false, err

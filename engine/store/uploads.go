@@ -114,14 +114,9 @@ func (t uploadTx) use(ctx context.Context, agent string, parts []normalized.Part
 func (s uploadStore) sweepUploads(ctx context.Context, before time.Time) error {
 	for range maxBatches {
 		var ids []string
-		err := s.InTx(ctx, func(tx *Tx) error {
-			ids = nil
-			err := tx.sql.Each(ctx, selectOldUploads, []any{micros(before), int64(maxSwept)}, func(r row) error {
-				var id string
-				err := r.Scan(&id)
-				ids = append(ids, id)
-				return err
-			})
+		err := s.inBackground(ctx, func(tx *Tx) error {
+			var err error
+			ids, err = column[string](ctx, tx.sql, selectOldUploads, []any{micros(before), int64(maxSwept)})
 			if err != nil {
 				return err
 			}

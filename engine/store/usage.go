@@ -3,10 +3,10 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
-	"inbox/internal/ordered"
 	"inbox/normalized"
 )
 
@@ -85,7 +85,7 @@ func (s usageStore) Usage(ctx context.Context) (Usage, error) {
 		}
 		usage.Agents = append(usage.Agents, *agent)
 	}
-	ordered.Sort(usage.Agents, func(a, b AgentUsage) int { return strings.Compare(a.Agent, b.Agent) })
+	slices.SortFunc(usage.Agents, func(a, b AgentUsage) int { return strings.Compare(a.Agent, b.Agent) })
 	return usage, nil
 }
 

@@ -107,13 +107,7 @@ const watchesOfTurn = `SELECT w.id FROM watches w JOIN turns t ON t.owner_key = 
 
 // tellWatches makes a job for each watch of a turn that moved. The jobs of one watch run in order.
 func tellWatches(ctx context.Context, t *transaction, move pipeline.Move) error {
-	var watches []string
-	err := t.sql.Each(ctx, watchesOfTurn, []any{move.ID}, func(r row) error {
-		var id string
-		err := r.Scan(&id)
-		watches = append(watches, id)
-		return err
-	})
+	watches, err := column[string](ctx, t.sql, watchesOfTurn, []any{move.ID})
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,6 @@ var keyed = map[string][]string{
 var mayKey = map[string]string{
 	"internal/capability/capability.go":             "it is the function that mints all tokens",
 	"internal/webhooksignature/webhooksignature.go": "signs bodies of requests in the form that receivers of webhooks check",
-	"internal/blob/s3_client.go":                    "signs requests as Amazon's signature version 4 prescribes",
 	"engine/moderation/networks.go":                 "names networks in counters, so that rows have no addresses of people",
 	"operator/erasure.go":                           "names persons who were erased in receipts",
 }

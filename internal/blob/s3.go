@@ -8,27 +8,36 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"path"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/minio/minio-go/v7"
 
 	"inbox/internal/fault"
 )
 
-// S3Options say where a bucket is; Endpoint, Bucket and the keys are required.
-type S3Options struct {
-	Endpoint  string // host or host:port
-	Plain     bool   // HTTP without TLS
-	Region    string // empty = us-east-1, which servers of one's own take
-	Bucket    string // must exist
-	Prefix    string // of all keys, without slashes at its ends; empty = none
-	HostStyle bool   // the bucket is a part of the host name, not of the path
+// Styles of addresses: the bucket is in the path or in the host name.
+const (
+	StylePath = "path"
+	StyleHost = "host"
+)
 
+// S3Options say where a bucket is; Endpoint and Bucket are required.
+type S3Options struct {
+	Endpoint string // host or host:port
+	Plain    bool   // HTTP without TLS
+	Region   string // empty = us-east-1, which servers of one's own take
+	Bucket   string // must exist
+	Prefix   string // of all keys, without slashes at its ends; empty = none
+	Style    string // StylePath, StyleHost, or empty: that of the endpoint
+
+	// AccessKey and SecretKey sign requests. Without both the environment, the shared file of credentials and DialRole are used.
 	AccessKey, SecretKey string
+	// DialRole connects to RoleServices and to the security token service, for the keys of the machine's role. If it is nil, no role is used.
+	DialRole func(ctx context.Context, network, address string) (net.Conn, error)
 
 	MaxBytes int64  // of one content; DefaultMaxBytes
 	Spool    string // directory for contents on their way to the bucket; empty = that of the operating system
@@ -39,7 +48,7 @@ type S3Options struct {
 }
 
 const (
-	// s3Attempts is how often a request is made that a server could not answer, with pauses of up to a second.
+	// s3Attempts is how often a request is made that a server could not answer; the library waits in between, up to a second.
 	s3Attempts = 4
 	// s3Patience bounds one request without its content, with all its attempts.
 	s3Patience = 30 * time.Second
@@ -58,7 +67,7 @@ const (
 // and a sweep removes the names that it saw to be idle. So no one removes what another one has just put, without a lock, which the
 // protocol does not have. Readers take the newest copy.
 type S3 struct {
-	client  *s3Client
+	client  *minio.Core
 	options S3Options
 }
 
@@ -76,10 +85,7 @@ func OpenS3(options S3Options) (*S3, error) {
 		options.Region = "us-east-1"
 	}
 
-	client, err := newS3Client(options, &http.Transport{
-		DialContext: options.Dial, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: s3Patience, IdleConnTimeout: time.Minute,
-		MaxIdleConnsPerHost: 16, MaxConnsPerHost: 64, ForceAttemptHTTP2: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
-	})
+	client, err := newS3Client(options)
 	if err != nil {
 		return nil, fmt.Errorf("open blob store: %w", err)
 	}
@@ -109,10 +115,10 @@ func (s *S3) digestOf(key string) string {
 }
 
 // copies returns the copies of a content, the newest first.
-func (s *S3) copies(ctx context.Context, digest string) (found []object, err error) {
+func (s *S3) copies(ctx context.Context, digest string) (found []minio.ObjectInfo, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s3Patience)
 	defer cancel()
-	for object, err := range s.client.list(ctx, s.copyNames(digest)) {
+	for object, err := range s.list(ctx, s.copyNames(digest)) {
 		if err != nil {
 			return nil, s.failed("list copies of a blob", err)
 		}
@@ -127,8 +133,8 @@ func (s *S3) copies(ctx context.Context, digest string) (found []object, err err
 	return found, nil
 }
 
-// Put implements Store. The digest is known only at the end, so a long content waits on disk before it is sent: in one request of
-// known length whose signature has the digest, so that the server refuses what was changed on its way.
+// Put implements Store. The digest is known only at the end, so a long content waits on disk before it is sent. The signature of each request
+// has the digest of what it sends, so that the server refuses what was changed on its way.
 func (s *S3) Put(ctx context.Context, from io.Reader) (digest string, size int64, err error) {
 	digest, size, result, err := s.put(ctx, from)
 	count(result, size, err)
@@ -189,7 +195,10 @@ func (s *S3) keep(ctx context.Context, digest string, content io.ReaderAt, size 
 	sending, cancel := context.WithTimeout(ctx, s3Patience+time.Duration(size/s3Pace)*time.Second)
 	defer cancel()
 	key := s.copyNames(digest) + uuid.Must(uuid.NewV7()).String()
-	if err := s.client.put(sending, key, "application/octet-stream", content, size, digest); err != nil {
+	if err := s.upload(sending, key, "application/octet-stream", content, size, digest); err != nil {
+		if errors.Is(err, errOtherChecksum) {
+			_ = s.remove(ctx, key) // readers would take it; a digest is compared when it is read, too
+		}
 		return "", s.failed("put blob", err)
 	}
 
@@ -204,7 +213,7 @@ func (s *S3) keep(ctx context.Context, digest string, content io.ReaderAt, size 
 func (s *S3) remove(ctx context.Context, key string) error {
 	ctx, cancel := context.WithTimeout(ctx, s3Patience)
 	defer cancel()
-	err := s.client.remove(ctx, key)
+	err := s.client.RemoveObject(ctx, s.options.Bucket, key, minio.RemoveObjectOptions{})
 	if err != nil && !isMissing(err) {
 		return s.failed("delete blob", err)
 	}
@@ -254,12 +263,12 @@ func (s *S3) DeleteIdle(ctx context.Context, digest string, since time.Time) (go
 	return true, nil
 }
 
-// EachIdle implements Backend, in order of the digests. One page of names is in memory at a time.
+// EachIdle implements Backend, in order of the digests. Unfinished uploads of processes that died are removed afterwards.
 func (s *S3) EachIdle(ctx context.Context, since time.Time, visit func(digest string) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	current, fresh := "", false // copies of one content follow each other
+	current, fresh, last := "", false, "" // copies of one content follow each other
 	finish := func() error {
 		if current == "" || fresh {
 			return nil
@@ -267,7 +276,7 @@ func (s *S3) EachIdle(ctx context.Context, since time.Time, visit func(digest st
 		return visit(current)
 	}
 
-	for object, err := range s.client.list(ctx, s.name("")) {
+	for object, err := range s.list(ctx, s.name("")) {
 		if err != nil {
 			return s.failed("list blobs", err)
 		}
@@ -276,6 +285,10 @@ func (s *S3) EachIdle(ctx context.Context, since time.Time, visit func(digest st
 			continue
 		}
 
+		if object.Key <= last { // also what keeps a server that repeats a page from being listed forever
+			return s.failed("list blobs", fmt.Errorf("the server lists %s after %s", object.Key, last))
+		}
+		last = object.Key
 		if digest != current {
 			if err := finish(); err != nil {
 				return err
@@ -284,14 +297,18 @@ func (s *S3) EachIdle(ctx context.Context, since time.Time, visit func(digest st
 		}
 		fresh = fresh || object.LastModified.After(since)
 	}
-	return finish()
+	if err := finish(); err != nil {
+		return err
+	}
+	s.abortAbandoned(ctx)
+	return nil
 }
 
 // ID implements Backend.
 func (s *S3) ID(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s3Patience)
 	defer cancel()
-	content, err := s.client.get(ctx, s.name(idName), 0)
+	content, err := s.get(ctx, s.name(idName), 0)
 	if isMissing(err) {
 		return "", nil
 	}
@@ -313,7 +330,7 @@ func (s *S3) SetID(ctx context.Context, id string) error {
 	defer cancel()
 	line := []byte(id + "\n")
 	sum := sha256.Sum256(line)
-	err := s.client.put(ctx, s.name(idName), "text/plain", bytes.NewReader(line), int64(len(line)), format(sum[:]))
+	err := s.upload(ctx, s.name(idName), "text/plain", bytes.NewReader(line), int64(len(line)), format(sum[:]))
 	if err != nil {
 		return s.failed("write the id of the blob store", err)
 	}
@@ -321,27 +338,20 @@ func (s *S3) SetID(ctx context.Context, id string) error {
 }
 
 func isMissing(err error) bool {
-	said, is := errors.AsType[*refusal](err)
-	return is && said.Code == codeNoSuchKey
+	said, is := errors.AsType[minio.ErrorResponse](err)
+	return is && said.Code == minio.NoSuchKey
 }
 
 func noSuchContent(operation, digest string) error {
 	return fault.Wrap(fault.NotFound, "no such content", fmt.Errorf("%s: there is no %s", operation, digest))
 }
 
-// Codes of errors (Amazon S3 API Reference, "Error Responses").
-const (
-	codeNoSuchKey    = "NoSuchKey"
-	codeNoSuchBucket = "NoSuchBucket"
-	codeAccessDenied = "AccessDenied"
-)
-
 // remedies say what an operator does about an answer of the server.
 var remedies = map[string]string{
-	codeNoSuchBucket:               "make the bucket or correct blob_url",
-	codeAccessDenied:               "let the key list, read, write and delete objects of the bucket",
-	"InvalidAccessKeyId":           "correct blob.access_key",
-	"XAdminUserNotFound":           "correct blob.access_key", // what Versity's gateway says
+	minio.NoSuchBucket:             "make the bucket or correct blob_url",
+	minio.AccessDenied:             "let the key list, read, write and delete objects of the bucket",
+	"InvalidAccessKeyId":           "correct blob.access_key, or the key of the environment, file or role",
+	"XAdminUserNotFound":           "correct blob.access_key, or the key of the environment, file or role", // what Versity's gateway says
 	"SignatureDoesNotMatch":        "correct blob.secret_key, or the region in blob_url",
 	"RequestTimeTooSkewed":         "set the clock of this machine",
 	"XAmzContentSHA256Mismatch":    "the content was changed on its way",
@@ -349,18 +359,15 @@ var remedies = map[string]string{
 	"PermanentRedirect":            "correct the endpoint and the region in blob_url",
 }
 
-// failed keeps for the log what the server said and what to do about it.
+// failed adds the bucket, the server's code and what to do about it, for the log.
 func (s *S3) failed(operation string, err error) error {
-	remedy := ""
-	if said, is := errors.AsType[*refusal](err); is {
-		remedy = remedies[said.Code]
+	if said, is := errors.AsType[minio.ErrorResponse](err); is {
+		err = fmt.Errorf("%s (HTTP status %d): %w", said.Code, said.StatusCode, err)
+		if remedy := remedies[said.Code]; remedy != "" {
+			err = fmt.Errorf("%w: %s", err, remedy)
+		}
 	}
-	if remedy != "" {
-		err = fmt.Errorf("bucket %s at %s: %w: %s", s.options.Bucket, s.options.Endpoint, err, remedy)
-	} else {
-		err = fmt.Errorf("bucket %s at %s: %w", s.options.Bucket, s.options.Endpoint, err)
-	}
-	return unavailable(operation, err)
+	return unavailable(operation, fmt.Errorf("bucket %s at %s: %w", s.options.Bucket, s.options.Endpoint, err))
 }
 
 // spooled is a content whose digest is known: its beginning in memory, or all of it in a file without a name, which is gone with the

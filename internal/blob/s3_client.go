@@ -1,317 +1,271 @@
 package blob
 
 import (
-	"cmp"
 	"context"
-	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
-	"inbox/internal/clock"
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
 )
 
 const (
+	// partBytes is the size of a part. Longer contents are uploaded in parts, so that a failed request repeats one part.
+	partBytes = 16 << 20
+	// abortPatience bounds how long a failed upload waits for the server to remove its parts.
+	abortPatience = 5 * time.Second
+	// abandonedAfter is the age at which an unfinished upload belongs to a process that died.
+	abandonedAfter = 24 * time.Hour
 	// s3Answer bounds an answer that is read into memory: a page of a thousand names, of up to a kilobyte each.
 	s3Answer = 8 << 20
-	// s3Refusal bounds what is read of an error.
-	s3Refusal = 64 << 10
 )
 
-// s3Client makes the four requests of the S3 protocol that a Store needs, signed with AWS Signature Version 4 (Amazon S3 API Reference,
-// "Authenticating Requests: Using the Authorization Header").
-type s3Client struct {
-	http      *http.Client
-	base      url.URL // of the bucket; its path has no slash at its end
-	region    string
-	accessKey string
-	secretKey string
-}
+// Headers of checksums (Amazon S3 API Reference, "PutObject" and "CreateMultipartUpload").
+const (
+	checksumHeader    = "X-Amz-Checksum-Sha256"
+	checksumAlgorithm = "X-Amz-Checksum-Algorithm"
+)
 
-// object is what a list says of one.
-type object struct {
-	Key          string    `xml:"Key"`
-	Size         int64     `xml:"Size"`
-	LastModified time.Time `xml:"LastModified"`
-}
-
-// refusal is an answer of the server that is none.
-type refusal struct {
-	Code    string `xml:"Code"`
-	Message string `xml:"Message"`
-	status  int
-}
-
-// Error returns what the server said.
-func (r *refusal) Error() string {
-	return fmt.Sprintf("%s (HTTP status %d): %s", cmp.Or(r.Code, "no reason"), r.status, cmp.Or(r.Message, "nothing was said"))
-}
-
-func newS3Client(options S3Options, transport http.RoundTripper) (*s3Client, error) {
-	base := url.URL{Scheme: "https", Host: options.Endpoint}
+// newS3Client returns the library's client for the endpoint in the options. It makes no request.
+func newS3Client(options S3Options) (*minio.Core, error) {
+	endpoint := url.URL{Scheme: "https", Host: options.Endpoint}
 	port := ":443"
 	if options.Plain {
-		base.Scheme, port = "http", ":80"
+		endpoint.Scheme, port = "http", ":80"
 	}
-	if parsed, err := url.Parse(base.String()); err != nil || parsed.Host != options.Endpoint || parsed.Hostname() == "" {
+	if parsed, err := url.Parse(endpoint.String()); err != nil || parsed.Host != options.Endpoint || parsed.Hostname() == "" {
 		return nil, fmt.Errorf("%q is not a host or host:port", options.Endpoint)
 	}
-	if options.Bucket == "" {
-		return nil, errors.New("the name of the bucket is missing")
+	if strings.HasSuffix(endpoint.Host, "]") {
+		endpoint.Host += port // the library reads an IPv6 address only with its port
+	}
+	if err := s3utils.CheckValidBucketName(options.Bucket); err != nil {
+		return nil, err
 	}
 
-	base.Host = strings.TrimSuffix(base.Host, port) // as servers write it for their part of the signature
-	if options.HostStyle {
-		base.Host = options.Bucket + "." + base.Host
-	} else {
-		base.Path = "/" + options.Bucket
+	lookup := minio.BucketLookupAuto
+	switch options.Style {
+	case StylePath:
+		lookup = minio.BucketLookupPath
+	case StyleHost:
+		lookup = minio.BucketLookupDNS
 	}
 
-	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // a signature is for one host
-	client := &http.Client{Transport: transport, CheckRedirect: stay}
-	return &s3Client{client, base, options.Region, options.AccessKey, options.SecretKey}, nil
+	client, err := minio.NewCore(endpoint.Host, &minio.Options{
+		Creds: newS3Credentials(options), Secure: !options.Plain, Region: options.Region, BucketLookup: lookup, MaxRetries: s3Attempts,
+		Transport: s3Transport{&http.Transport{
+			DialContext: options.Dial, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: s3Patience, IdleConnTimeout: time.Minute,
+			MaxIdleConnsPerHost: 16, MaxConnsPerHost: 64, ForceAttemptHTTP2: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
+		}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	client.SetS3EnableDualstack(strings.Contains(options.Endpoint, ".dualstack.")) // the operator chose the host
+	return client, nil
 }
 
-// put writes an object of size bytes with the digest.
-func (c *s3Client) put(ctx context.Context, key, kind string, content io.ReaderAt, size int64, digest string) error {
-	answer, err := c.do(ctx, s3Request{method: http.MethodPut, key: key, kind: kind, content: content, size: size, digest: digest})
+// upload writes an object with the content of that digest. If it fails, the object may exist.
+func (s *S3) upload(ctx context.Context, key, kind string, content io.ReaderAt, size int64, digest string) error {
+	if size > partBytes {
+		return s.uploadParts(ctx, key, kind, content, size)
+	}
+
+	sum, err := hex.DecodeString(digest)
 	if err != nil {
 		return err
 	}
-	return answer.Close()
+	checksum := base64.StdEncoding.EncodeToString(sum)
+	// DisableContentSha256 makes the library sign the digest itself. Over plain HTTP it would otherwise hash and sign pieces of the content.
+	info, err := s.client.PutObject(ctx, s.options.Bucket, key, io.NewSectionReader(content, 0, size), size, "", digest, minio.PutObjectOptions{
+		ContentType: kind, DisableContentSha256: true, UserMetadata: map[string]string{checksumHeader: checksum},
+	})
+	if err != nil {
+		return err
+	}
+	return compareChecksum(info.ChecksumSHA256, checksum)
+}
+
+// uploadParts is upload in requests of partBytes. The library's own PutObject is not used for it, because it repeats no part whose
+// checksum it sends.
+func (s *S3) uploadParts(ctx context.Context, key, kind string, content io.ReaderAt, size int64) (err error) {
+	bucket := s.options.Bucket
+	id, err := s.client.NewMultipartUpload(ctx, bucket, key, minio.PutObjectOptions{
+		ContentType: kind, UserMetadata: map[string]string{checksumAlgorithm: "SHA256"},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortPatience)
+			defer cancel()
+			_ = s.client.AbortMultipartUpload(ctx, bucket, key, id) // parts that stay cost room until a sweep finds them
+		}
+	}()
+
+	var parts []minio.CompletePart
+	whole := sha256.New() // the checksum of the object is that of the checksums of its parts
+	for offset := int64(0); offset < size; offset += partBytes {
+		section := io.NewSectionReader(content, offset, min(partBytes, size-offset))
+		sum := sha256.New()
+		if _, err := io.Copy(sum, section); err != nil {
+			return fmt.Errorf("read part of the content: %w", err)
+		}
+		digest := sum.Sum(nil)
+		whole.Write(digest)
+		checksum := base64.StdEncoding.EncodeToString(digest)
+
+		part, err := s.client.PutObjectPart(ctx, bucket, key, id, len(parts)+1, section, section.Size(), minio.PutObjectPartOptions{
+			Sha256Hex: format(digest), DisableContentSha256: true, CustomHeader: http.Header{checksumHeader: {checksum}},
+		})
+		if err != nil {
+			return err
+		}
+		if err := compareChecksum(part.ChecksumSHA256, checksum); err != nil {
+			return err
+		}
+		parts = append(parts, minio.CompletePart{PartNumber: part.PartNumber, ETag: part.ETag, ChecksumSHA256: part.ChecksumSHA256})
+	}
+
+	info, err := s.client.CompleteMultipartUpload(ctx, bucket, key, id, parts, minio.PutObjectOptions{})
+	if err != nil {
+		return err
+	}
+	reported, _, _ := strings.Cut(info.ChecksumSHA256, "-") // the number of parts follows
+	return compareChecksum(reported, base64.StdEncoding.EncodeToString(whole.Sum(nil)))
+}
+
+// errOtherChecksum is returned when the server has other bytes than those that were sent.
+var errOtherChecksum = errors.New("the server stored other bytes than it was sent: their checksums differ")
+
+// compareChecksum compares the checksum that the server reports with that of the content. Many servers report none.
+func compareChecksum(reported, sent string) error {
+	if reported != "" && reported != sent {
+		return errOtherChecksum
+	}
+	return nil
+}
+
+// abortAbandoned removes the parts of uploads that no process continues. What it cannot remove is left to the next sweep.
+func (s *S3) abortAbandoned(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, s3Patience)
+	defer cancel()
+	before := time.Now().Add(-abandonedAfter)
+	for upload := range s.client.ListIncompleteUploads(ctx, s.options.Bucket, s.name(""), true) {
+		if upload.Err == nil && s.digestOf(upload.Key) != "" && upload.Initiated.Before(before) {
+			_ = s.client.AbortMultipartUpload(ctx, s.options.Bucket, upload.Key, upload.UploadID)
+		}
+	}
+}
+
+// list goes over the objects whose keys begin with prefix, in the server's order. An error is the last. One page is in memory at a time.
+func (s *S3) list(ctx context.Context, prefix string) iter.Seq2[minio.ObjectInfo, error] {
+	return func(yield func(minio.ObjectInfo, error) bool) {
+		options := minio.ListObjectsOptions{Prefix: prefix, Recursive: true, FetchOwner: new(bool)}
+		for object := range s.client.ListObjectsIter(ctx, s.options.Bucket, options) {
+			if !yield(object, object.Err) || object.Err != nil {
+				return
+			}
+		}
+		if err := ctx.Err(); err != nil { // the library ends the list as if it were complete
+			yield(minio.ObjectInfo{}, err)
+		}
+	}
 }
 
 // get reads an object from the offset on. The caller closes it.
-func (c *s3Client) get(ctx context.Context, key string, offset int64) (io.ReadCloser, error) {
-	return c.do(ctx, s3Request{method: http.MethodGet, key: key, offset: offset})
-}
-
-// remove removes an object; one that is not there is removed.
-func (c *s3Client) remove(ctx context.Context, key string) error {
-	answer, err := c.do(ctx, s3Request{method: http.MethodDelete, key: key})
-	if err != nil {
-		return err
-	}
-	return answer.Close()
-}
-
-// list goes over the objects whose keys begin with prefix, in the order of their keys. An error is the last.
-func (c *s3Client) list(ctx context.Context, prefix string) iter.Seq2[object, error] {
-	return func(yield func(object, error) bool) {
-		for token := ""; ; {
-			page, err := c.page(ctx, prefix, token)
-			if err != nil {
-				yield(object{}, err)
-				return
-			}
-			for _, one := range page.Contents {
-				if !yield(one, nil) {
-					return
-				}
-			}
-
-			if !page.IsTruncated {
-				return
-			}
-			if page.NextContinuationToken == "" || page.NextContinuationToken == token {
-				yield(object{}, errors.New("the server lists more objects and does not say how they go on"))
-				return
-			}
-			token = page.NextContinuationToken
-		}
-	}
-}
-
-// s3Page is the answer of ListObjectsV2.
-type s3Page struct {
-	IsTruncated           bool     `xml:"IsTruncated"`
-	NextContinuationToken string   `xml:"NextContinuationToken"`
-	EncodingType          string   `xml:"EncodingType"`
-	Contents              []object `xml:"Contents"`
-}
-
-func (c *s3Client) page(ctx context.Context, prefix, token string) (page s3Page, err error) {
-	query := url.Values{"list-type": {"2"}, "prefix": {prefix}, "encoding-type": {"url"}} // XML cannot say every key
-	if token != "" {
-		query.Set("continuation-token", token)
-	}
-	answer, err := c.do(ctx, s3Request{method: http.MethodGet, query: query})
-	if err != nil {
-		return page, err
-	}
-	defer func() { _ = answer.Close() }() // it was only read
-
-	if err := xml.NewDecoder(io.LimitReader(answer, s3Answer)).Decode(&page); err != nil {
-		return page, fmt.Errorf("read a list of objects: %w", err)
-	}
-	if page.EncodingType == "url" {
-		for i := range page.Contents {
-			if page.Contents[i].Key, err = url.QueryUnescape(page.Contents[i].Key); err != nil {
-				return page, fmt.Errorf("read a list of objects: %w", err)
-			}
-		}
-	}
-	return page, nil
-}
-
-// s3Request is a request before it is signed. Without a key it is for the bucket.
-type s3Request struct {
-	method, key string
-	query       url.Values
-	offset      int64 // of the content that is asked for
-	kind        string
-	content     io.ReaderAt
-	size        int64
-	digest      string // of the content that is sent
-}
-
-// do makes a request until the server answers it, at most s3Attempts times, and returns the body of an answer of success.
-func (c *s3Client) do(ctx context.Context, request s3Request) (io.ReadCloser, error) {
-	for attempt := 1; ; attempt++ {
-		answer, err := c.once(ctx, request)
-		if err == nil || attempt == s3Attempts || ctx.Err() != nil || !mayPass(err) {
-			return answer, err
-		}
-		pause := min(time.Second, 100*time.Millisecond<<attempt)
-		if clock.Sleep(ctx, pause/2+rand.N(pause/2)) != nil {
+func (s *S3) get(ctx context.Context, key string, offset int64) (io.ReadCloser, error) {
+	options := minio.GetObjectOptions{}
+	if offset > 0 {
+		if err := options.SetRange(offset, 0); err != nil {
 			return nil, err
 		}
 	}
-}
 
-// mayPass reports whether the same request may succeed a moment later: no answer came, or the server was busy or broken.
-func mayPass(err error) bool {
-	said, is := errors.AsType[*refusal](err)
-	if !is {
-		return true
-	}
-	switch said.status {
-	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
-		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
-	}
-	return said.Code == "RequestTimeout" || said.Code == "SlowDown"
-}
-
-// emptyDigest is that of no content.
-var emptyDigest = format(sha256.New().Sum(nil))
-
-func (c *s3Client) once(ctx context.Context, request s3Request) (io.ReadCloser, error) {
-	address := c.base
-	if request.key != "" {
-		address.Path += "/" + request.key
-	} else if address.Path == "" {
-		address.Path = "/"
-	}
-	address.RawPath = s3Escape(address.Path)
-	address.RawQuery = s3Query(request.query)
-
-	sent, err := http.NewRequestWithContext(ctx, request.method, address.String(), http.NoBody)
+	body, _, header, err := s.client.GetObject(ctx, s.options.Bucket, key, options)
 	if err != nil {
 		return nil, err
 	}
-	digest := emptyDigest
-	if request.content != nil {
-		digest = request.digest
-		sent.Header.Set("Content-Type", request.kind)
-		if sent.ContentLength = request.size; request.size > 0 {
-			// A reader of its own: that of an attempt before may still be read.
-			sent.Body = io.NopCloser(io.NewSectionReader(request.content, 0, request.size))
-		}
+	if offset > 0 && !strings.HasPrefix(header.Get("Content-Range"), fmt.Sprintf("bytes %d-", offset)) {
+		return nil, errors.Join(errors.New("the server ignores from where to read"), body.Close())
 	}
-	if request.offset > 0 {
-		sent.Header.Set("Range", fmt.Sprintf("bytes=%d-", request.offset))
-	}
-	c.sign(sent, digest, time.Now())
+	return body, nil
+}
 
-	answer, err := c.http.Do(sent)
+// s3Transport makes the library's requests. It bounds answers that the library reads into memory, and no attempt reads the content of a
+// request after its end: the library repeats a request with the same reader, from which the attempt before may still be sending.
+type s3Transport struct {
+	http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t s3Transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method == http.MethodGet && request.URL.RawQuery == "" { // an object
+		return t.RoundTripper.RoundTrip(request)
+	}
+
+	content := &s3Body{}
+	if request.Body != nil && request.Body != http.NoBody {
+		content.ReadCloser = request.Body
+		sent := *request
+		sent.Body = content
+		request = &sent
+	}
+	answer, err := t.RoundTripper.RoundTrip(request)
 	if err != nil {
+		content.end()
 		return nil, err
 	}
-	wanted := http.StatusOK
-	if request.offset > 0 {
-		wanted = http.StatusPartialContent
-	}
-	if answer.StatusCode == wanted || answer.StatusCode == http.StatusNoContent && request.method == http.MethodDelete {
-		return answer.Body, nil
-	}
-	defer func() { _ = answer.Body.Close() }() // it was only read
-	return nil, refused(answer, request.key)
+	answer.Body = &s3AnswerBody{io.LimitReader(answer.Body, s3Answer), answer.Body, content}
+	return answer, nil
 }
 
-// refused reads what a server says, with the words of the protocol where it says only a status.
-func refused(answer *http.Response, key string) error {
-	said := &refusal{status: answer.StatusCode}
-	if err := xml.NewDecoder(io.LimitReader(answer.Body, s3Refusal)).Decode(said); err != nil {
-		said.Message = ""
-	}
-	if said.Code == "" {
-		switch {
-		case answer.StatusCode == http.StatusNotFound && key != "":
-			said.Code = codeNoSuchKey
-		case answer.StatusCode == http.StatusNotFound:
-			said.Code = codeNoSuchBucket
-		case answer.StatusCode == http.StatusForbidden:
-			said.Code = codeAccessDenied
-		}
-	}
-	return said
+// s3AnswerBody is the bounded answer to a request.
+type s3AnswerBody struct {
+	io.Reader
+	io.Closer
+	content *s3Body
 }
 
-// sign adds the headers that say who asks. What is signed are the method, the address, the host, the time and the digest of the content.
-func (c *s3Client) sign(request *http.Request, digest string, now time.Time) {
-	moment := now.UTC().Format("20060102T150405Z")
-	request.Header.Set("X-Amz-Date", moment)
-	request.Header.Set("X-Amz-Content-Sha256", digest)
+// Close ends the request.
+func (b *s3AnswerBody) Close() error {
+	b.content.end()
+	return b.Closer.Close()
+}
 
-	const signed = "host;x-amz-content-sha256;x-amz-date"
-	canonical := strings.Join([]string{
-		request.Method, request.URL.EscapedPath(), request.URL.RawQuery,
-		"host:" + request.URL.Host, "x-amz-content-sha256:" + digest, "x-amz-date:" + moment, "",
-		signed, digest,
-	}, "\n")
-	sum := sha256.Sum256([]byte(canonical))
-	scope := moment[:8] + "/" + c.region + "/s3/aws4_request"
-	text := "AWS4-HMAC-SHA256\n" + moment + "\n" + scope + "\n" + hex.EncodeToString(sum[:])
+// s3Body is the content of one attempt.
+type s3Body struct {
+	io.ReadCloser
 
-	key := []byte("AWS4" + c.secretKey)
-	for part := range strings.SplitSeq(scope, "/") {
-		key = keyed(key, part)
+	mu    sync.Mutex
+	ended bool
+}
+
+var errAttemptEnded = errors.New("the request has ended")
+
+// Read reads the content until the attempt has ended.
+func (b *s3Body) Read(into []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended {
+		return 0, errAttemptEnded
 	}
-	request.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+c.accessKey+"/"+scope+", SignedHeaders="+signed+
-		", Signature="+hex.EncodeToString(keyed(key, text)))
+	return b.ReadCloser.Read(into)
 }
 
-func keyed(key []byte, text string) []byte {
-	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte(text))
-	return mac.Sum(nil)
-}
-
-// s3Escape escapes a path as it is signed: all but unreserved characters and slashes (RFC 3986, section 2.3).
-func s3Escape(path string) string {
-	var escaped strings.Builder
-	for _, b := range []byte(path) {
-		switch {
-		case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9', strings.IndexByte("-._~/", b) >= 0:
-			escaped.WriteByte(b)
-		default:
-			fmt.Fprintf(&escaped, "%%%02X", b)
-		}
-	}
-	return escaped.String()
-}
-
-// s3Query is the query as it is signed: in the order of the names, with spaces as %20.
-func s3Query(query url.Values) string {
-	return strings.ReplaceAll(query.Encode(), "+", "%20")
+func (b *s3Body) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = true
 }

@@ -58,7 +58,7 @@ func (c *s3Content) request() error {
 	for attempt := 0; ; attempt++ {
 		ctx, cancel := context.WithCancelCause(c.ctx)
 		idle := time.AfterFunc(s3Idle, func() { cancel(errIdleContent) })
-		body, err := c.store.client.get(ctx, c.key, c.offset)
+		body, err := c.store.get(ctx, c.key, c.offset)
 		if err == nil {
 			c.body, c.cancel, c.idle, c.sum = body, cancel, idle, nil
 			if c.offset == 0 {

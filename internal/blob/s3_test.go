@@ -20,7 +20,7 @@ import (
 )
 
 // bucket opens a store in the server's bucket.
-func bucket(t *testing.T, server *blobtest.Server, change func(*blob.S3Options)) *blob.S3 {
+func bucket(t testing.TB, server *blobtest.Server, change func(*blob.S3Options)) *blob.S3 {
 	t.Helper()
 	options := blob.S3Options{
 		Endpoint: server.Endpoint, Plain: true, Bucket: blobtest.Bucket, AccessKey: blobtest.AccessKey, SecretKey: blobtest.SecretKey,

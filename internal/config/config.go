@@ -21,13 +21,15 @@ type Config struct {
 	// Directory for the SQLite file, stored attachments and generated keys.
 	DataDir string `toml:"data_dir"`
 	// `sqlite` (a file in `data_dir`) or `postgres://user:password@host/database`. Of several hosts, `host1:5432,host2:5432`,
-	// the server uses the first that takes writes.
+	// the server uses the first that takes writes. Parameters are those of libpq and pgx: `sslmode`, `connect_timeout`,
+	// `target_session_attrs`, `search_path`, `statement_cache_capacity`, `default_query_exec_mode`, `pool_min_conns`,
+	// `pool_max_conn_lifetime` and others. `database.connections` replaces `pool_max_conns`.
 	DatabaseURL SecretURL `toml:"database_url"`
 	// File with the password for PostgreSQL, instead of one in `database_url`.
 	DatabasePasswordFile string `toml:"database_password_file"`
 	// Where attachments and large originals are kept: `file` (`blobs` in `data_dir`), `file:///directory`, or
 	// `s3://bucket/prefix?endpoint=https://host:port&region=…` for a server that speaks the S3 protocol. `[blob]` has its keys;
-	// write `&style=host` if the bucket is part of the host name. All nodes of a database need the same one.
+	// write `&style=host` or `&style=path` to say where addresses have the bucket. All nodes of a database need the same one.
 	BlobURL SecretURL `toml:"blob_url"`
 	// File with 32 random bytes as base64, which seal private keys and the credentials of peers in the database. `openssl rand
 	// -base64 32` makes it. Nodes that share a database need the same one, and every backup needs it.

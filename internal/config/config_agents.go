@@ -90,7 +90,7 @@ type MCP struct {
 	Timeout time.Duration `toml:"timeout"`
 	// Patterns of the tools that the agent may have; empty = all.
 	Tools []string `toml:"tools"`
-	// Patterns of tools that need approval for each call.
+	// Patterns of tools that need approval for each call. They are offered to every sender.
 	Preview []string `toml:"preview"`
 	// Patterns of tools that are neither shown nor run; stronger than all others.
 	Forbidden []string `toml:"forbidden"`
@@ -158,7 +158,7 @@ func (m *MCP) setDefaults() { *m = MCP{Timeout: 30 * time.Second} }
 // hands in the results, and the message waits for it ([client-tools.md](agents/client-tools.md)).
 type ClientTool struct {
 	// Name; rules and programs know the tool as `client/name`, models as `client__name`. A lower-case letter, then letters,
-	// digits, `_` and `-`.
+	// digits, `_` and `-`; not `client__` at the start.
 	Name string `toml:"name" default:"none; required"`
 	// What the tool does and when to use it, for the model.
 	Description string `toml:"description" default:"none; required"`
@@ -239,6 +239,9 @@ const maxSchemaBytes = 256 << 10
 // longestToolWait is how long a message can wait for a tool: what was done so far is remembered for a week.
 const longestToolWait = 6 * 24 * time.Hour
 
+// modelNamespace is the namespace of client tools in the names that models and clients of the chat use.
+const modelNamespace = "client__"
+
 var clientToolName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
 
 func (a *Agent) validateClientTools(p *problems, key string) {
@@ -248,6 +251,8 @@ func (a *Agent) validateClientTools(p *problems, key string) {
 		switch {
 		case !clientToolName.MatchString(tool.Name):
 			p.add(at+".name", fmt.Sprintf("%q cannot be the name of a tool", tool.Name), "write a lower-case letter, then letters, digits, _ and -, at most 64")
+		case strings.HasPrefix(tool.Name, modelNamespace):
+			p.add(at+".name", fmt.Sprintf("%q would also be the name that models use for %s", tool.Name, "client/"+strings.TrimPrefix(tool.Name, modelNamespace)), "write a name that does not begin with "+modelNamespace)
 		case names[tool.Name]:
 			p.add(at+".name", fmt.Sprintf("%q is a duplicate", tool.Name), "write another name")
 		}
@@ -275,7 +280,7 @@ func (t *ClientTool) validateSchema(p *problems, key string) {
 			continue
 		}
 		if err := json.Unmarshal([]byte(one.text), &object); err != nil || object == nil || len(one.text) > maxSchemaBytes {
-			p.add(key+"."+one.name, fmt.Sprintf("is no JSON object of at most %d bytes", maxSchemaBytes), "write "+one.example)
+			p.add(key+"."+one.name, fmt.Sprintf("is not a JSON object of at most %d bytes", maxSchemaBytes), "write "+one.example)
 		}
 	}
 }

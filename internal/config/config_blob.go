@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Blob is the credentials of a `blob_url` that begins with `s3://`.
+// Blob is the credentials of a `blob_url` that begins with `s3://`. Without them the server uses those of the environment
+// (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`), of the shared file (`~/.aws/credentials`), or of the machine's role.
 type Blob struct {
 	// Name of the key.
 	AccessKey string `toml:"access_key"`
@@ -33,8 +34,8 @@ type BlobStore struct {
 	Bucket string
 	// Prefix of the keys, without slashes at its ends.
 	Prefix string
-	// HostStyle puts the bucket into the host name.
-	HostStyle bool
+	// Style is "path" or "host", which is where addresses have the bucket; empty for that of the endpoint.
+	Style string
 }
 
 // BlobStore reads blob_url. After Load it has no error.
@@ -74,7 +75,7 @@ func bucketOf(u *url.URL) (BlobStore, error) {
 			if value != "path" && value != "host" {
 				return BlobStore{}, fmt.Errorf("has the style %q, which is neither path nor host", value)
 			}
-			store.HostStyle = value == "host"
+			store.Style = value
 		default:
 			return BlobStore{}, fmt.Errorf("has the unknown parameter %q", name)
 		}
@@ -102,8 +103,8 @@ func (c *Config) validateBlobs(p *problems) {
 		p.add("blob_url", err.Error(), `write "file", "file:///srv/files" or "s3://bucket/prefix?endpoint=https://s3.example.com&region=eu-west-1"`)
 	case store.Directory != "" && (c.Blob.AccessKey != "" || c.Blob.SecretKey != ""):
 		p.add("blob.access_key", "is not used, because blob_url is no bucket", "remove the keys or write a blob_url that begins with s3://")
-	case store.Directory == "" && (c.Blob.AccessKey == "" || c.Blob.SecretKey == ""):
-		p.add("blob.access_key", "the bucket of blob_url needs both blob.access_key and blob.secret_key", "write them, or set INBOX_BLOB_ACCESS_KEY and INBOX_BLOB_SECRET_KEY")
+	case store.Directory == "" && (c.Blob.AccessKey == "") != (c.Blob.SecretKey == ""):
+		p.add("blob.access_key", "blob.access_key and blob.secret_key belong together", "write both, or set INBOX_BLOB_ACCESS_KEY and INBOX_BLOB_SECRET_KEY, or remove both to use the credentials of the environment")
 	case store.Plain && !c.Federation.AllowPrivate && !isLocal(hostOfEndpoint(store.Endpoint)):
 		p.add("blob_url", "has an endpoint without TLS, where files would cross the network in the clear", "write https://, or federation.allow_private = true for a closed network")
 	}

@@ -26,7 +26,7 @@ type Price struct {
 	Currency string `toml:"currency"`
 }
 
-// Actions are limits to how an agent of kind `llm` may use its tools. Entries are names of tools, patterns such as `notes/*`,
+// Actions are limits to how an agent of kind `llm` may use its tools. Entries are names such as `notes/add_note`, patterns such as `notes/*`,
 // or `category:<name>`. A whole name takes precedence over a pattern, a pattern over a category, and of the same kind the
 // stricter list counts. A tool that is in no list is used as its server or program says.
 type Actions struct {

@@ -180,7 +180,7 @@ func (c *Config) validateNotify(p *problems) {
 		p.add("operator.notify_digest", fmt.Sprintf("%q is not a time of the day", c.Operator.NotifyDigest), `write one such as "08:00"`)
 	}
 	if _, err := time.LoadLocation(c.Operator.NotifyZone); err != nil || c.Operator.NotifyZone == "" || c.Operator.NotifyZone == "Local" {
-		p.add("operator.notify_zone", fmt.Sprintf("%q is not a time zone that this machine knows", c.Operator.NotifyZone),
-			`write one such as "Europe/Berlin" or "UTC"; zones other than UTC need the operating system's package tzdata, or ZONEINFO with the path of a zoneinfo.zip`)
+		p.add("operator.notify_zone", fmt.Sprintf("%q is not a time zone", c.Operator.NotifyZone),
+			`write one of the IANA database, such as "Europe/Berlin" or "UTC"`)
 	}
 }

@@ -3,7 +3,9 @@ package config
 import (
 	"net"
 	"net/netip"
+	"path"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -189,7 +191,7 @@ func (a *Agent) AccessPolicy() identity.AccessPolicy {
 		policy.Rules = append(policy.Rules, a.Rules[i].Identity())
 	}
 	if a.Kind == "llm" && len(a.LLM.Agents) > 0 { // listing them opens the tool; an earlier rule may close it again
-		policy.Rules = append(policy.Rules, identity.Rule{Effect: identity.EffectAllow, Purposes: []string{identity.PurposeTool + "ask_agent"}})
+		policy.Rules = append(policy.Rules, identity.Rule{Effect: identity.EffectAllow, Purposes: []string{identity.PurposeTool + askTool}})
 	}
 	return policy
 }
@@ -215,20 +217,46 @@ func (a *Agent) ofKind(key string) string {
 func (t *ClientTool) FullName() string { return "client/" + t.Name }
 
 // ClosedTools are the tools of the agent that no rule opens, so that its model never sees them: programs outside by name, and
-// `server/*` for MCP servers of which no tool is opened.
+// `server/*` for MCP servers of which no tool is opened. Tools that need approval are offered without a rule: neither they nor the
+// servers that may have such tools are among them.
 func (a *Agent) ClosedTools() (closed []string) {
 	policy := a.AccessPolicy()
 	for i := range a.ClientTools {
-		if name := a.ClientTools[i].FullName(); !policy.Opens(identity.PurposeTool + name) {
-			closed = append(closed, name)
+		tool := &a.ClientTools[i]
+		approved := tool.Action == "preview" || slices.ContainsFunc(a.LLM.Actions.Preview, func(pattern string) bool {
+			matched, _ := path.Match(pattern, tool.FullName()) // validate checks the pattern
+			return matched
+		})
+		if !approved && !policy.Opens(identity.PurposeTool+tool.FullName()) {
+			closed = append(closed, tool.FullName())
 		}
 	}
 	for i := range a.MCP {
-		if !policy.OpensAny(identity.PurposeTool + a.MCP[i].Name + "/") {
-			closed = append(closed, a.MCP[i].Name+"/*")
+		server := &a.MCP[i]
+		approved := len(server.Preview) > 0 || slices.ContainsFunc(a.LLM.Actions.Preview, func(pattern string) bool {
+			setting := toolSetting{name: pattern}
+			return setting.mayBelongTo(server.Name)
+		})
+		if !approved && !policy.OpensAny(identity.PurposeTool+server.Name+"/") {
+			closed = append(closed, server.Name+"/*")
 		}
 	}
 	return closed
+}
+
+// Policies returns what the lists say, by tool or pattern and by category.
+func (a *Actions) Policies() (tools, categories map[string]string) {
+	tools, categories = map[string]string{}, map[string]string{}
+	for policy, entries := range map[string][]string{"direct": a.Direct, "preview": a.Preview, "forbidden": a.Forbidden} {
+		for _, entry := range entries {
+			if category, is := strings.CutPrefix(entry, "category:"); is {
+				categories[category] = policy
+				continue
+			}
+			tools[entry] = policy
+		}
+	}
+	return tools, categories
 }
 
 // Identity returns the rule as senders are held against it.

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"inbox/identity"
-	"inbox/internal/ordered"
 )
 
 const maxSecretBytes = 64 << 10
@@ -287,7 +286,7 @@ func ours(environ []string) []variable {
 		}
 	}
 
-	ordered.Sort(list, func(a, b variable) int {
+	slices.SortFunc(list, func(a, b variable) int {
 		return cmp.Or(slices.Compare(numbers(a.name), numbers(b.name)), cmp.Compare(a.name, b.name))
 	})
 	return list

@@ -150,7 +150,7 @@ func TestTrustProblems(t *testing.T) {
 			`inbox.toml:3: payments.facilitator_url: "http://facilitator.example" is not the address of a facilitator; write one such as "https://facilitator.example", without query; plain http on this machine only`},
 		"access": {agent + "access = \"rule\"\n", `inbox.toml:5: agents[0].access: "rule" is unknown; did you mean "rules"?`},
 		"rules without access": {agent + "[[agents.rules]]\neffect = \"allow\"\n",
-			`inbox.toml:2: agents[0].access: is not written, but there are rules: the agent would be open to anyone once the last of them is removed; write access = "rules" to let in only whom they allow, or access = "public" to keep others in`},
+			`inbox.toml:2: agents[0].access: is not written, but there are rules: the agent would be open to anyone once the last of them is removed; write access = "public" to leave it open to everyone, as it was without rules, or access = "rules" to let in only whom they allow`},
 		"effect":  {ruled + "effect = \"permit\"\n", `inbox.toml:7: agents[0].rules[0].effect: "permit" is unknown; write allow, deny`},
 		"purpose": {ruled + "effect = \"deny\"\npurposes = [\"tool:\"]\n", `inbox.toml:8: agents[0].rules[0].purposes[0]: "tool:" is unknown; write "message", "tool:<name>" or "skill:<id>"`},
 		"subject": {ruled + "effect = \"deny\"\nsubject = \"slack:T123*\"\n",

@@ -145,6 +145,7 @@ func (a *Agent) validateKind(p *problems, key string) {
 		a.LLM.validate(p, key+".llm")
 		a.validateMCP(p, key+".mcp")
 		a.validateClientTools(p, key+".client_tools")
+		a.validateToolNames(p, key)
 	case "command":
 		a.Command.validate(p, key+".command")
 	case "remote":

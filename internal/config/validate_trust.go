@@ -18,7 +18,7 @@ func (a *Agent) validateAccess(p *problems, key string, private bool) {
 
 	if len(a.Rules) > 0 && !p.written(key+".access") {
 		p.add(key+".access", "is not written, but there are rules: the agent would be open to anyone once the last of them is removed",
-			`write access = "rules" to let in only whom they allow, or access = "public" to keep others in`)
+			`write access = "public" to leave it open to everyone, as it was without rules, or access = "rules" to let in only whom they allow`)
 	}
 	if len(a.Rules) > maxRules {
 		p.add(key+".rules", fmt.Sprintf("there are %d", len(a.Rules)), fmt.Sprintf("write at most %d", maxRules))

@@ -6,7 +6,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
-	_ "embed" // the archive
+	"embed"
 	"encoding/hex"
 	"net/http"
 	"path"
@@ -15,19 +15,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-
-	"inbox/internal/packed"
 )
 
 //go:generate go tool -modfile=../../tools/go.mod templ generate -path . -log-level warn
-//go:generate go run inbox/internal/pagecode .
 
-//go:generate go run inbox/internal/packed/pack web.zip web
-
-//go:embed web.zip
-var archive []byte
-
-var files = packed.Files(archive)
+//go:embed web
+var files embed.FS
 
 // AssetPattern is the route of the files that pages load; the handler is Assets.
 const AssetPattern = "/assets/{hash}/{name}"
@@ -87,7 +80,13 @@ var assets = sync.OnceValue(func() map[string]*asset {
 	}
 })
 
-func file(name string) []byte { return packed.File(files, path.Join("web", name)) }
+func file(name string) []byte {
+	content, err := files.ReadFile(path.Join("web", name))
+	if err != nil {
+		panic("design: " + err.Error()) // the file is part of the program
+	}
+	return content
+}
 
 // Address returns the path under which pages load a file: it changes with the content, so that browsers keep it for ever. It panics for a
 // name that does not exist.

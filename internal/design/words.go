@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"inbox/identity"
+	"inbox/internal/lookalike"
 )
 
 // words are the texts of the script, as the value of its attribute.
@@ -109,15 +110,17 @@ func written(words string, clean func(rune) bool) string {
 		return breakable(words)
 	}
 
-	var out strings.Builder
-	for _, r := range words {
-		if clean(r) {
-			out.WriteRune(r)
-		} else {
-			fmt.Fprintf(&out, "[U+%04X]", r)
+	return breakable(lookalike.BetweenFlags(words, func(words string) string {
+		var out strings.Builder
+		for _, r := range words {
+			if clean(r) {
+				out.WriteRune(r)
+			} else {
+				fmt.Fprintf(&out, "[U+%04X]", r)
+			}
 		}
-	}
-	return breakable(out.String())
+		return out.String()
+	}))
 }
 
 // mostJoined is how many characters make one sign at most. The longest emoji have ten.

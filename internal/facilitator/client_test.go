@@ -141,7 +141,7 @@ func FuzzMatch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		payment, _, err := facilitator.Match(data, []json.RawMessage{one, two})
 		if err == nil && !json.Valid(payment.Payload) {
-			t.Fatal("matched what is no JSON")
+			t.Fatal("matched what is not JSON")
 		}
 	})
 }

@@ -120,7 +120,7 @@ func (f *Fault) Error() string {
 		return text
 	}
 	if cause := f.Cause.Error(); !strings.HasSuffix(text, cause) {
-		text += ": " + cause
+		text = strings.TrimSuffix(text, ".") + ": " + cause
 	}
 	return text
 }

@@ -36,6 +36,7 @@ func TestTexts(t *testing.T) {
 		"no agent @a@b here":                   fault.Newf(fault.NotFound, "no agent %s here", "@a@b"),
 		"550 no such user: EOF":                fault.GiveUp("550 no such user", io.EOF),
 		"cannot read: EOF":                     fault.Wrap(fault.Internal, "cannot read", io.EOF),
+		"The body is not JSON: EOF":            fault.Wrap(fault.Malformed, "The body is not JSON.", io.EOF),
 	} {
 		if f.Error() != want {
 			t.Errorf("%q, want %q", f.Error(), want)

@@ -1,6 +1,7 @@
 package markup
 
 import (
+	"bytes"
 	"net/url"
 	"strings"
 	"unicode"
@@ -141,14 +142,12 @@ type bareAddress struct{}
 
 // Trigger implements parser.InlineParser. A blank stands for every white space and for the beginning of a line or of a mark's words. A
 // semicolon is not among them: goldmark cuts the text of a line before a trigger at its end, and an entity there would be none.
-func (bareAddress) Trigger() []byte { return []byte(" \"'(*_~:,.>{|=-+") }
+func (bareAddress) Trigger() []byte { return []byte(beforeAddress) }
+
+const beforeAddress = " \"'(*_~:,.>{|=-+"
 
 // Parse implements parser.InlineParser.
 func (bareAddress) Parse(parent ast.Node, block text.Reader, pc parser.Context) ast.Node {
-	if pc.IsInLinkLabel() {
-		return nil
-	}
-
 	line, segment := block.PeekLine()
 	before, skip := block.PrecendingCharacter(), 0
 	if line[0]|0x20 != 'h' {
@@ -157,9 +156,17 @@ func (bareAddress) Parse(parent ast.Node, block text.Reader, pc parser.Context) 
 	if before < utf8.RuneSelf && wordASCII(byte(before)) || len(line) <= skip || line[skip]|0x20 != 'h' {
 		return nil
 	}
-	length := addressLength(string(line[skip:min(len(line), skip+maxAddress+8)]))
-	if before == '_' || before == '~' { // emphasis around an address ends behind it
-		length = len(strings.TrimRight(string(line[skip:skip+length]), string(before)))
+	content := string(line[skip:min(len(line), skip+maxAddress+8)])
+	if pc.IsInLinkLabel() {
+		content = content[:strayBracket(content)]
+	}
+	length := addressLength(content)
+	if last := pc.LastDelimiter(); last != nil && skip == 0 && rune(last.Char) == before && (before == '_' || before == '~') {
+		if around := strings.Repeat(string(before), last.Length); strings.HasSuffix(string(line[:length]), around) {
+			length = addressLength(string(line[:length-len(around)])) // emphasis around an address ends behind it
+		}
+	} else if bytes.HasSuffix(line[skip:skip+length], []byte("~~")) && opensBefore(pc, '~', 2) {
+		length = addressLength(string(line[skip : skip+length-len("~~")]))
 	}
 	if length == 0 {
 		return nil
@@ -168,26 +175,88 @@ func (bareAddress) Parse(parent ast.Node, block text.Reader, pc parser.Context) 
 	if skip > 0 {
 		ast.MergeOrAppendTextSegment(parent, segment.WithStop(segment.Start+1))
 	}
+	// Within the words of a link it is no link itself, but its characters are no marks there either.
 	block.Advance(skip + length)
 	start := segment.Start + skip
 	return ast.NewAutoLink(ast.AutoLinkURL, ast.NewTextSegment(text.NewSegment(start, start+length)))
 }
 
-// asterisk reads a single * between two ASCII letters or digits as itself: 2*3*4 is a product, and its reader would see 234.
+// strayBracket returns where a text has an escaped bracket or a closing one without an opening one, or its length.
+func strayBracket(text string) int {
+	open := 0
+	for i := range len(text) {
+		switch text[i] {
+		case '\\':
+			if i+1 < len(text) && (text[i+1] == '[' || text[i+1] == ']') {
+				return i
+			}
+		case '[':
+			open++
+		case ']':
+			if open--; open < 0 {
+				return i
+			}
+		}
+	}
+	return len(text)
+}
+
+// opensBefore reports whether words that a mark of some size began wait for their end.
+func opensBefore(pc parser.Context, mark byte, size int) bool {
+	for one, looked := pc.LastDelimiter(), 0; one != nil && looked < 8; one, looked = one.PreviousDelimiter, looked+1 {
+		if one.Char == mark && one.CanOpen && one.Length >= size {
+			return true
+		}
+	}
+	return false
+}
+
+// taskBox reads the box of a task as GitHub does: a blank or the end of the line stands behind it. goldmark's own takes the words of a link.
+type taskBox struct{ parser.InlineParser }
+
+// Parse implements parser.InlineParser.
+func (b taskBox) Parse(parent ast.Node, block text.Reader, pc parser.Context) ast.Node {
+	if line, _ := block.PeekLine(); len(line) > len("[x]") && !blankAt(string(line), len("[x]")) && line[len("[x]")] != '\n' && line[len("[x]")] != '\r' {
+		return nil
+	}
+	return b.InlineParser.Parse(parent, block, pc)
+}
+
+// asterisk reads a single * between two ASCII letters or digits as itself: 2*3*4 is a product, and its reader would see 234. So is ** before
+// the number of a power, as in x**2, and both in the pattern of a path, as in /a/*.go.
 type asterisk struct{}
 
 // Trigger implements parser.InlineParser.
 func (asterisk) Trigger() []byte { return []byte{'*'} }
 
 // Parse implements parser.InlineParser.
-func (asterisk) Parse(_ ast.Node, block text.Reader, _ parser.Context) ast.Node {
+func (asterisk) Parse(_ ast.Node, block text.Reader, pc parser.Context) ast.Node {
 	line, segment := block.PeekLine()
 	before := block.PrecendingCharacter()
-	if len(line) < 2 || before >= utf8.RuneSelf || !wordASCII(byte(before)) || !wordASCII(line[1]) {
+	size := 1
+	if len(line) > 1 && line[1] == '*' {
+		size = 2
+	}
+	if len(line) <= size || before >= utf8.RuneSelf {
 		return nil
 	}
-	block.Advance(1)
-	return ast.NewTextSegment(segment.WithStop(segment.Start + 1))
+	switch next := line[size]; {
+	case before == '/' && (next == '.' || next == '/') && !opensBefore(pc, '*', size):
+	case !wordASCII(byte(before)) && before != ')' || size == 1 && before == ')':
+		return nil
+	case size == 1 && wordASCII(next):
+	case size == 2 && power(line[size:], byte(before)) && !opensBefore(pc, '*', size):
+	default:
+		return nil
+	}
+	block.Advance(size)
+	return ast.NewTextSegment(segment.WithStop(segment.Start + size))
+}
+
+// power reports whether a number follows ** that is not bold itself, as in H**2**O.
+func power(text []byte, before byte) bool {
+	rest := bytes.TrimLeft(text, "0123456789")
+	return len(rest) < len(text) && (!bytes.HasPrefix(rest, []byte("**")) || '0' <= before && before <= '9')
 }
 
 func wordASCII(c byte) bool { return letter(c) || '0' <= c && c <= '9' }

@@ -3,6 +3,7 @@ package markup
 import (
 	"bytes"
 	"cmp"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -14,6 +15,8 @@ import (
 	"github.com/yuin/goldmark/util"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"inbox/normalized"
 )
 
 // Document is what a text says, as the tree of a web page. Every form of an answer is written from one Document, so that all of them say
@@ -26,17 +29,21 @@ type Document struct {
 // reader reads Markdown for FromMarkdown alone: its HTML never leaves this package. A line break of the author stays one: agents write
 // chat, not books.
 var reader = goldmark.New(
-	goldmark.WithExtensions(extension.GFM),
-	goldmark.WithParserOptions(parser.WithInlineParsers(util.Prioritized(bareAddress{}, 998), util.Prioritized(asterisk{}, 499))),
-	goldmark.WithRendererOptions(goldmarkhtml.WithHardWraps(), goldmarkhtml.WithUnsafe(), renderer.WithNodeRenderers(util.Prioritized(writtenTags{}, 100))),
+	goldmark.WithExtensions(extension.NewLinkify(extension.WithLinkifyEmailRegexp(mailbox)), extension.Table, extension.Strikethrough),
+	goldmark.WithParserOptions(parser.WithInlineParsers(util.Prioritized(bareAddress{}, 998), util.Prioritized(asterisk{}, 499), util.Prioritized(taskBox{extension.NewTaskCheckBoxParser()}, 0)),
+		parser.WithASTTransformers(util.Prioritized(partners{}, 999))),
+	goldmark.WithRendererOptions(goldmarkhtml.WithHardWraps(), goldmarkhtml.WithUnsafe(), renderer.WithNodeRenderers(util.Prioritized(writtenTags{}, 100), util.Prioritized(extension.NewTaskCheckBoxHTMLRenderer(), 500))),
 )
 
-// From reads a text of a media type: text/markdown, text/html, or plain text, which is every other one.
+// mailbox is a mail address as GitHub finds it. goldmark's own has the marks of emphasis before it.
+var mailbox = regexp.MustCompile(`^[a-zA-Z0-9.+_-]{1,64}@[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)+`)
+
+// From reads a text of a media type: text/markdown, text/html, or plain text, which is every other one (normalized.TextMIME).
 func From(mime, content string) Document {
-	switch mime {
-	case "text/markdown":
+	switch text, _ := normalized.TextMIME(mime); text {
+	case normalized.MIMEMarkdown:
 		return FromMarkdown(content)
-	case "text/html":
+	case normalized.MIMEHTML:
 		return FromHTML(content)
 	}
 	return FromText(content)
@@ -49,7 +56,7 @@ func FromMarkdown(source string) Document {
 		return FromText(source)
 	}
 	var out bytes.Buffer
-	if err := reader.Convert([]byte(source), &out); err != nil {
+	if err := reader.Convert([]byte(wholeRows(source)), &out); err != nil {
 		return FromText(source)
 	}
 	tree, cut := Parse(out.String(), Limits{Bytes: 8 * maxMarkdown, Nodes: 2 * defaultNodes})
@@ -60,10 +67,20 @@ func FromMarkdown(source string) Document {
 }
 
 // FromHTML reads a page or a piece of one. What a browser would not show as text, such as scripts, is left out.
+// At the end of one that is longer than maxHTML, it says that text is missing.
 func FromHTML(source string) Document {
-	tree, _ := Parse(source, Limits{})
-	return Document{body: shown(tree)}
+	tree, cut := Parse(source, Limits{Bytes: maxHTML})
+	body := shown(tree)
+	if cut {
+		note := newElement(atom.P)
+		note.AppendChild(&html.Node{Type: html.TextNode, Data: "[The text was cut, because its HTML is very long.]"})
+		body.AppendChild(note)
+	}
+	return Document{body: body}
 }
+
+// maxHTML is the largest text part of the message contract, in bytes.
+const maxHTML = 1 << 20
 
 // FromText reads plain text: an empty line ends a paragraph, and web addresses are links.
 func FromText(text string) Document {
@@ -195,7 +212,7 @@ func clean(n *html.Node) {
 			clean(child)
 			clarify(child)
 		case atom.Img:
-			clarifyPicture(child)
+			clarifyPicture(child, inside(child, atom.A))
 		default:
 			clean(child)
 		}
@@ -207,6 +224,17 @@ func clean(n *html.Node) {
 // number to call or a path, is shown behind the words.
 func clarify(a *html.Node) {
 	address, links := linkable(attribute(a, "href"), "http", "https", "mailto")
+	says := !links || showsSomething(a) // else the address of the link says more than that of a picture in it
+	for node := range a.Descendants() {
+		if node.DataAtom != atom.Img || attribute(node, "alt") != "" {
+			continue
+		}
+		if _, found := linkable(attribute(node, "src"), "http", "https"); says {
+			clarifyPicture(node, false)
+		} else if !found {
+			setAttribute(node, "src", "")
+		}
+	}
 	shows := address
 	if label, whole := shortText(a, maxAddress); links && showsSomething(a) || whole && sameAddress(label, address) {
 		shows = ""
@@ -231,15 +259,28 @@ func clarify(a *html.Node) {
 }
 
 // clarifyPicture does the same for a picture, whose words are its description.
-func clarifyPicture(img *html.Node) {
+func clarifyPicture(img *html.Node, linked bool) {
 	address, links := linkable(attribute(img, "src"), "http", "https")
 	switch words := attribute(img, "alt"); {
 	case links:
 		setAttribute(img, "src", address)
-	case address != "" && words != "" && words != address:
+	case address == "", linked && words == "":
+	case words == "" || words == address:
+		setAttribute(img, "src", "")
+		setAttribute(img, "alt", address)
+	default:
 		setAttribute(img, "src", "")
 		setAttribute(img, "alt", words+" ("+address+")")
 	}
+}
+
+func inside(n *html.Node, tag atom.Atom) bool {
+	for n, looked := n.Parent, 0; n != nil && looked < maxLooked; n, looked = n.Parent, looked+1 {
+		if n.DataAtom == tag {
+			return true
+		}
+	}
+	return false
 }
 
 func setAttribute(n *html.Node, name, value string) {

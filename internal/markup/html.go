@@ -31,7 +31,7 @@ func (d Document) HTML(page Page) string {
 	}
 	w := &htmlWriter{page: page}
 	w.children(d.body)
-	return strings.TrimSpace(page.Sanitize(string(w.out)))
+	return strings.TrimSpace(page.Sanitize(strings.TrimSuffix(string(w.out), "<br>")))
 }
 
 // htmlWriter writes a tree as HTML in one walk. What shows nothing is taken back.
@@ -88,7 +88,9 @@ func (w *htmlWriter) node(n *html.Node) {
 		w.block("ul", n.Attr, n)
 	case block(tag), margins[tag] > 0:
 		if holdsBlocks(n) {
+			w.endLine()
 			w.children(n)
+			w.endLine()
 		} else {
 			w.block("p", nil, n)
 		}
@@ -114,7 +116,7 @@ func (w *htmlWriter) block(name string, attributes []html.Attribute, n *html.Nod
 	inside := len(w.out)
 	w.children(n)
 	if w.words == words {
-		w.out, w.begin = w.out[:start], outside
+		w.takeBack(start, outside)
 		return
 	}
 
@@ -128,6 +130,19 @@ func (w *htmlWriter) block(name string, attributes []html.Attribute, n *html.Nod
 	}
 	w.append("</" + name + ">")
 	w.begin = w.words
+}
+
+// takeBack removes what a block has written that shows nothing. The line before it ends all the same.
+func (w *htmlWriter) takeBack(start, outside int) {
+	w.out, w.begin = w.out[:start], outside
+	w.endLine()
+}
+
+// endLine ends the words before a block that has no element of its own.
+func (w *htmlWriter) endLine() {
+	if w.words > w.begin && !bytes.HasSuffix(w.out, []byte("<br>")) {
+		w.append("<br>")
+	}
 }
 
 func (w *htmlWriter) open(name string, attributes []html.Attribute) {
@@ -144,6 +159,9 @@ func (w *htmlWriter) inline(name string, attributes []html.Attribute, n *html.No
 	w.children(n)
 	if w.words == words {
 		w.out = append(w.out[:start], blanksOf(n)...)
+		if holdsBlocks(n) {
+			w.endLine()
+		}
 		return
 	}
 	w.append("</" + name + ">")
@@ -176,12 +194,12 @@ func (w *htmlWriter) heading(n *html.Node) {
 		return
 	}
 
-	words, start := w.words, len(w.out)
+	outside, words, start := w.begin, w.words, len(w.out)
 	w.begin = words
 	w.append("<p><strong>")
 	w.children(n)
 	if w.words == words {
-		w.out = w.out[:start]
+		w.takeBack(start, outside)
 		return
 	}
 	w.append("</strong></p>")
@@ -243,8 +261,8 @@ func (w *htmlWriter) table(n *html.Node) {
 		return
 	}
 
-	outside, start := w.words, len(w.out)
-	w.begin = w.words
+	outside, words, start := w.begin, w.words, len(w.out)
+	w.begin = words
 	w.append("<p>")
 	for child := n.FirstChild; child != nil; child = child.NextSibling {
 		if child.DataAtom == atom.Caption {
@@ -258,8 +276,8 @@ func (w *htmlWriter) table(n *html.Node) {
 		}
 		w.line(row)
 	}
-	if w.words == outside {
-		w.out = w.out[:start]
+	if w.words == words {
+		w.takeBack(start, outside)
 		return
 	}
 	w.append("</p>")

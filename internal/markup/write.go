@@ -48,7 +48,7 @@ func Text(node *html.Node, form Form, limit int) (text string, cut bool) {
 	w := &writer{markdown: form == Markdown, limit: limit, fresh: true}
 	w.node(node)
 	w.endMarks()
-	return string(bytes.Trim(w.out, "\n")), w.full
+	return strings.Trim(w.written(), "\n"), w.full
 }
 
 // writer writes a tree in one walk. Blanks and line breaks are pending until a word follows, so that none stands at an
@@ -68,17 +68,29 @@ type writer struct {
 	angle bool // a < was written as an entity, and its > will be
 
 	prefix []prefix
-	outer  int   // how many prefixes hold for an empty line that is pending
-	counts []int // the next number of each open list, or -1
+	outer  int      // how many prefixes hold for an empty line that is pending
+	counts []int    // the next number of each open list, or -1
+	dots   []string // what follows it
 
 	marks  []mark // open in the source
 	shown  int    // how many of marks are written
 	closed string // the mark that the text ends with
 	nested [3]int // open elements of each kind of emphasis
+	spots  []spot // where Markdown has emphasis: its marks follow from the characters on both sides
+	spare  int    // bytes that the marks at spots may need
 
-	line   int // > 0 inside of elements that stay on one line
-	cells  int // > 0 inside of the cells of a Markdown table
+	loose   int // > 0: the length of the text when it ended with a character that needs an escape if another one follows at once
+	address int // > 0: the length of the text when it ended with a web address that is no link
+	ticked  int // > 0: the length of the text when it ended with code
+	number  int // > 0: the length of the text when it ended with a number that begins its line
+	bare    int // > 0: the length of the text when it ended with an escaped character
+	linked  int // > 0: the length of the text when it ended with a link, or with its beginning
+
+	titled bool // inside of a heading that has marks
+	line   int  // > 0 inside of elements that stay on one line
+	cells  int  // > 0 inside of the cells of a Markdown table
 	inLink bool
+	coded  bool // inside of code that has links: each text is code
 }
 
 // prefix begins each line of a quotation, an item or a heading.
@@ -88,7 +100,13 @@ type prefix struct {
 }
 
 // mark stands around words.
-type mark struct{ open, close string }
+type mark struct {
+	open, close string
+	kind        int // of emphasis in Markdown, the marks of which stand at spots
+}
+
+// link is the kind of other marks.
+const link = -1
 
 const (
 	bold = iota
@@ -223,24 +241,33 @@ func (w *writer) flush() (begins bool) {
 		w.beginLine()
 	case w.space && !w.fresh:
 		w.append(" ")
+	default:
+		w.endAddress()
+		w.escapeLast()
 	}
 
 	w.lines, w.hard, w.space, w.outer = 0, false, false, len(w.prefix)
 	begins, w.start, w.fresh = w.start, false, false
 
 	for ; w.shown < len(w.marks); w.shown++ {
-		next := w.marks[w.shown]
-		if next.open == w.closed && next.open != "" {
+		switch next := w.marks[w.shown]; {
+		case next.kind != link:
+			w.openSpot(next.kind)
+		case next.open == w.closed && next.open != "":
 			w.out = w.out[:len(w.out)-len(next.open)] // the same emphasis goes on
-		} else {
+		default:
 			w.append(next.open)
+			w.linked = len(w.out)
 		}
 		w.closed = ""
 	}
 
-	w.full = w.full || len(w.out) >= w.limit
+	w.full = w.full || w.room() <= 0
 	return begins
 }
+
+// room is how many bytes the text may still have.
+func (w *writer) room() int { return w.limit - len(w.out) - w.spare }
 
 func (w *writer) emptyLine() {
 	w.append("\n")
@@ -283,6 +310,10 @@ func (w *writer) within(n *html.Node, first, rest string) {
 }
 
 func (w *writer) text(text string) {
+	if w.coded {
+		w.codeText(text)
+		return
+	}
 	for !w.full {
 		trimmed := strings.TrimLeftFunc(text, unicode.IsSpace)
 		w.space = w.space || len(trimmed) < len(text)
@@ -304,7 +335,7 @@ func (w *writer) text(text string) {
 // word writes one word. last reports that its text ends with it, so that other elements may go on with the word.
 func (w *writer) word(word string, last bool) {
 	begins := w.flush()
-	if room := w.limit - len(w.out); len(word) > room {
+	if room := w.room(); len(word) > room {
 		word, w.full = clip.Bytes(word, max(room, 0)), true
 	}
 	if word == "" {
@@ -323,34 +354,101 @@ func (w *writer) escaped(word string, begins, last bool) {
 	if word[0] < 2 {
 		w.start = begins // what follows may become the beginning
 	}
+	apart := (begins || len(w.out) == 0 || w.out[len(w.out)-1] == ' ') && !w.atSpot()
+	before := len(w.out)
+	number := begins || w.number > 0 && w.number == len(w.out)
+	if rest := strings.TrimLeft(word, "0123456789"); number && rest == "" {
+		w.number = len(w.out) + len(word)
+	} else if number && !begins && (rest == "." || rest == ")") {
+		w.append(word[:len(word)-1] + "\\") // the number that its line begins with ends here
+		word = rest
+	}
 	if begins {
 		word = w.escapedStart(word)
+	} else if w.titled && strings.Trim(word, "#") == "" || strings.Trim(word, "-") == "" && bytes.HasSuffix(w.out, []byte("- ")) {
+		w.append("\\") // marks at the end of a heading close it, and dashes alone are a rule
 	}
 	if strings.IndexByte(word, 1) >= 0 {
 		w.append(word)
 		return
 	}
-	if !strings.ContainsAny(word, "\\`*_[]<>&~|") {
-		w.append(word)
-		return
-	}
 
-	address := strings.Contains(word, "://")
-	for i := range len(word) {
+	first := len(w.out) > before // the first character is escaped
+	addressed := 0               // the end of the address at i
+	for i := 0; i < len(word); i++ {
+		if i >= addressed && (word[i]|0x20) == 'h' && (i == 0 && apart || w.mayAddress()) {
+			addressed = i + addressLength(word[i:])
+			if address := word[i:addressed]; strings.ContainsAny(address, "[]") && (w.inLink || strayBracket(address) < len(address)) {
+				w.out = append(w.out, word[i:i+strings.IndexByte(word[i:], ':')]...)
+				i += strings.IndexByte(word[i:], ':')
+				addressed = 0
+				w.out = append(w.out, '\\', ':') // only its words are shown
+				continue
+			}
+		}
+		if i > 0 && i == addressed && strings.ContainsAny(word[i:], "<>") {
+			w.out = append(w.out, nothing...) // an entity would belong to the address
+		}
 		switch c := word[i]; {
+		case i < addressed && c == '|' && w.cells > 0:
+			w.out = append(w.out, '\\', c)
+		case i < addressed:
+			w.out = append(w.out, c)
+		case addressed > 0 && c == '*' && w.nested == [3]int{} && i+1 == len(word):
+			w.out = append(w.out, c)
+			w.loose = len(w.out)
 		case c == '<' && opensTag(word, i, last):
 			w.out, w.angle = append(w.out, "&lt;"...), true
 		case c == '>' && w.angle:
 			w.out, w.angle = append(w.out, "&gt;"...), false
-		case w.escapes(word, i, address):
+		case w.escapes(word, i, begins, apart, last):
 			w.out = append(w.out, '\\', c)
+			w.bare = len(w.out)
 		default:
-			w.out = append(w.out, c)
+			if w.out = append(w.out, c); i == 0 && first {
+				w.bare = len(w.out)
+			}
+			if i+1 == len(word) && strings.IndexByte(`\*_~!]&`, c) >= 0 {
+				w.loose = len(w.out)
+			}
 		}
+	}
+	if strings.Contains(word, "www.") || addressed > 0 && strings.Trim(word[addressed:], ".,;:!?'*|\\`()[]{}") == "" {
+		w.address = len(w.out)
 	}
 
 	w.closed = ""
 }
+
+// mayAddress reports whether an address is found that follows the text at once.
+func (w *writer) mayAddress() bool {
+	end := len(w.out)
+	return w.atSpot() || w.ticked == end || w.linked == end || w.bare != end && strings.IndexByte(beforeAddress+"[", w.out[end-1]) >= 0
+}
+
+// escapeLast escapes the last character of the text, because what follows at once gives it another meaning.
+func (w *writer) escapeLast() {
+	if w.atSpot() {
+		return // the marks stand between
+	}
+	if last := w.loose - 1; w.loose > 0 && w.loose == len(w.out) {
+		w.out = append(w.out[:last], '\\', w.out[last])
+	}
+	w.loose = 0
+}
+
+// endAddress ends an address before a character that would belong to it.
+func (w *writer) endAddress() {
+	if w.address > 0 && w.address == len(w.out) && !w.atSpot() { // tags end it, too
+		if strings.IndexByte(`\*`, w.out[len(w.out)-1]) >= 0 {
+			w.escapeLast()
+		}
+		w.append(nothing)
+	}
+}
+
+// nothing is a comment, which keeps apart what Markdown would read as one.
+const nothing = "<!-- -->"
 
 func opensTag(word string, i int, last bool) bool {
 	if i+1 == len(word) {
@@ -363,20 +461,24 @@ func opensTag(word string, i int, last bool) bool {
 // escapedStart writes the escape of a word that would begin a block, and returns the rest.
 func (w *writer) escapedStart(word string) string {
 	same := strings.Trim(word, word[:1]) == ""
+	if w.after && strings.Trim(word, "|:-") == "" { // the line below the head of a table
+		w.append("\\")
+		return word
+	}
 	switch word[0] {
 	case '#':
-		if same && len(word) <= 6 {
+		if same && (len(word) <= 6 || w.titled) {
 			w.append("\\")
 		}
 	case '>':
 		w.append("\\")
 		w.angle = false
 	case '-', '=', '+':
-		if same && (len(word) == 1 || w.after || word[0] == '-' && len(word) > 2) {
+		if same && (len(word) == 1 || w.after || word[0] == '-' && (len(word) > 2 || w.inItem())) {
 			w.append("\\")
 		}
-	case '*':
-		if word == "*" {
+	case '[': // the box of a task
+		if box := strings.ToLower(word); !w.inLink && (box == "[" || box == "[x]") && w.inItem() {
 			w.append("\\")
 		}
 	default:
@@ -389,11 +491,19 @@ func (w *writer) escapedStart(word string) string {
 	return word
 }
 
-func (w *writer) escapes(word string, i int, address bool) bool {
+func (w *writer) inItem() bool {
+	last := len(w.prefix) - 1
+	return last >= 0 && strings.TrimSpace(w.prefix[last].rest) == ""
+}
+
+// escapes reports whether a character of a word would be a mark. Begins says that the word begins a line, apart that nothing stands right before it, last that other words may
+// follow at once.
+func (w *writer) escapes(word string, i int, begins, apart, last bool) bool {
 	next := byte(' ')
 	if i+1 < len(word) {
 		next = word[i+1]
 	}
+	alone := len(word) == 1 && apart && !begins && !last
 
 	switch word[i] {
 	case '`':
@@ -404,21 +514,16 @@ func (w *writer) escapes(word string, i int, address bool) bool {
 		return w.inLink
 	case ']':
 		return w.inLink || next == '(' || next == ':' || next == '['
-	}
-
-	if address {
-		return false
-	}
-
-	switch word[i] {
 	case '\\':
 		return next > ' ' && next < 0x7f && !letter(next) && (next < '0' || next > '9')
 	case '*':
-		return word != "*"
+		return !alone
 	case '_':
-		return word != "_" && (i == 0 || !wordByte(word[i-1]) || !wordByte(next))
-	case '~':
-		return next == '~'
+		return !alone && (i == 0 || !endsInWord(word[:i]) || !beginsWithWord(word[i+1:]))
+	case '~': // at the beginning of a word it ends nothing
+		return !alone && (i > 0 || !apart || next == '~' || last || w.nested[struck] > 0 || strings.Contains(word, "://"))
+	case '.': // the rest of its address would have the entity or the escape
+		return strings.HasSuffix(word[:i], "www") && strings.ContainsAny(word[i:], "<>*_~&|\\")
 	case '&':
 		return (letter(next) || next == '#') && strings.IndexByte(word[i:min(len(word), i+32)], ';') > 0
 	}
@@ -426,12 +531,20 @@ func (w *writer) escapes(word string, i int, address bool) bool {
 	return false
 }
 
+func endsInWord(text string) bool {
+	r, _ := utf8.DecodeLastRuneInString(text)
+	return unicode.IsLetter(r) || unicode.IsDigit(r)
+}
+
+func beginsWithWord(text string) bool {
+	r, _ := utf8.DecodeRuneInString(text)
+	return unicode.IsLetter(r) || unicode.IsDigit(r)
+}
+
 func letter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-func wordByte(c byte) bool { return letter(c) || '0' <= c && c <= '9' || c >= 0x80 }
-
 // openMark begins a mark; it is written before the next word.
-func (w *writer) openMark(open, closing string) { w.marks = append(w.marks, mark{open, closing}) }
+func (w *writer) openMark(open, closing string) { w.marks = append(w.marks, mark{open, closing, link}) }
 
 // closeMark ends the innermost mark. Without a word in it nothing was written.
 func (w *writer) closeMark() {
@@ -443,17 +556,29 @@ func (w *writer) closeMark() {
 	}
 
 	w.shown = last
-	w.append(one.close)
+	w.endMark(one)
 
-	if one.open == one.close {
+	if one.open == one.close && one.kind == link {
 		w.closed = one.close
 	}
+}
+
+func (w *writer) endMark(one mark) {
+	if w.loose > 0 && strings.IndexByte(`\*_~`, w.out[w.loose-1]) >= 0 {
+		w.escapeLast()
+	}
+	if one.kind != link {
+		w.addSpot(one.kind, true)
+		return
+	}
+	w.append(one.close)
+	w.linked = len(w.out)
 }
 
 // endMarks closes the marks at the end of a line; they open again on the next one.
 func (w *writer) endMarks() {
 	for ; w.shown > 0; w.shown-- {
-		w.append(w.marks[w.shown-1].close)
+		w.endMark(w.marks[w.shown-1])
 	}
 }
 
@@ -464,7 +589,11 @@ func (w *writer) emphasis(n *html.Node, kind int) {
 		return
 	}
 	w.nested[kind]++
-	w.openMark(emphases[kind], emphases[kind])
+	if w.markdown {
+		w.marks = append(w.marks, mark{kind: kind})
+	} else {
+		w.openMark(emphases[kind], emphases[kind])
+	}
 	w.children(n)
 	w.closeMark()
 	w.nested[kind]--
@@ -496,10 +625,25 @@ func (w *writer) list(n *html.Node) {
 	}
 
 	w.counts = append(w.counts, number)
+	w.dots = append(w.dots, ".")
+	if w.markdown && n.DataAtom == atom.Ol && follows(n, atom.Ol) { // another mark begins another list
+		w.dots[len(w.dots)-1] = ")"
+	}
 	w.breakLines(margin)
 	w.children(n)
 	w.breakLines(margin)
-	w.counts = w.counts[:len(w.counts)-1]
+	w.counts, w.dots = w.counts[:len(w.counts)-1], w.dots[:len(w.dots)-1]
+}
+
+// follows reports whether an odd number of neighbours of a kind stand before a node.
+func follows(n *html.Node, tag atom.Atom) (odd bool) {
+	for range maxLooked {
+		if n = n.PrevSibling; n == nil || n.DataAtom != tag && (n.Type != html.TextNode || strings.TrimSpace(n.Data) != "") {
+			break
+		}
+		odd = odd != (n.DataAtom == tag)
+	}
+	return odd
 }
 
 // ordinal is a number of an item that the author wrote.
@@ -514,7 +658,7 @@ func (w *writer) item(n *html.Node) {
 		if value, is := ordinal(n, "value"); is {
 			w.counts[last] = value
 		}
-		bullet = strconv.Itoa(w.counts[last]) + ". "
+		bullet = strconv.Itoa(w.counts[last]) + w.dots[last] + " "
 		w.counts[last]++
 	}
 
@@ -535,7 +679,9 @@ func (w *writer) heading(n *html.Node) {
 		w.children(n)
 	case w.markdown:
 		w.line++
+		w.titled = true
 		w.within(n, strings.Repeat("#", int(n.Data[1]-'0'))+" ", "")
+		w.titled = false
 		w.line--
 	default:
 		w.line++
@@ -549,10 +695,12 @@ func (w *writer) heading(n *html.Node) {
 // code writes preformatted text line by line.
 func (w *writer) code(n *html.Node) {
 	var source strings.Builder
-	collect(n, &source, w.limit-len(w.out)+1)
+	collect(n, &source, w.room()+1)
 	content := strings.TrimRight(source.String(), " \t\r\n")
 	if w.line > 0 || strings.TrimSpace(content) == "" {
+		w.breakLines(2)
 		w.text(content)
+		w.breakLines(2)
 		return
 	}
 
@@ -578,7 +726,7 @@ func (w *writer) code(n *html.Node) {
 		}
 
 		first = false
-		if w.full = w.full || len(w.out) >= w.limit; w.full {
+		if w.full = w.full || w.room() <= 0; w.full {
 			break
 		}
 
@@ -625,28 +773,65 @@ func (w *writer) inlineCode(n *html.Node) {
 		return
 	}
 
+	if w.coded || leads(n) {
+		outside := w.coded
+		w.coded = true
+		w.children(n)
+		w.coded = outside
+		return
+	}
 	var source strings.Builder
-	collect(n, &source, w.limit-len(w.out)+1)
-	content := strings.Join(strings.Fields(source.String()), " ")
+	collect(n, &source, w.room()+1)
+	w.codeText(source.String())
+}
+
+// leads reports whether there is a link or a picture in an element.
+func leads(n *html.Node) bool {
+	looked := 0
+	for node := range n.Descendants() {
+		if node.DataAtom == atom.A || node.DataAtom == atom.Img {
+			return true
+		}
+		if looked++; looked > maxLooked {
+			break
+		}
+	}
+	return false
+}
+
+func (w *writer) codeText(source string) {
+	content := strings.Join(strings.Fields(source), " ")
 	if content == "" {
-		w.space = w.space || source.Len() > 0
+		w.space = w.space || source != ""
 		return
 	}
 
-	if w.cells > 0 {
-		content = strings.ReplaceAll(content, "|", `\|`)
-	}
-
-	fence := strings.Repeat("`", longestRun(content, '`')+1)
-	if content[0] == '`' || content[len(content)-1] == '`' {
-		content = " " + content + " "
-	}
-
-	w.space = w.space || unicode.IsSpace(rune(source.String()[0]))
+	w.space = w.space || unicode.IsSpace(rune(source[0]))
 	w.flush()
-	w.append(fence + content + fence)
-	w.full = w.full || len(w.out) >= w.limit
+	if w.ticked > 0 && w.ticked == len(w.out) {
+		w.append(nothing)
+	}
+	// Some read the escape of a bar as two backslashes, and a bracket in code may end the words of a link or of a definition.
+	if w.cells > 0 && strings.Contains(content, `\|`) || w.inLink && strings.ContainsAny(content, "[]") || strings.Contains(content, "]:") {
+		w.append("<code>" + tagged.Replace(content) + "</code>")
+	} else {
+		if w.cells > 0 {
+			content = strings.ReplaceAll(content, "|", `\|`)
+		}
+		fence := strings.Repeat("`", longestRun(content, '`')+1)
+		if content[0] == '`' || content[len(content)-1] == '`' {
+			content = " " + content + " "
+		}
+		w.append(fence + content + fence)
+		w.ticked = len(w.out)
+	}
+	w.full = w.full || w.room() <= 0
+	w.space = w.space || unicode.IsSpace(rune(source[len(source)-1]))
 }
+
+// tagged writes the content of code between tags: no character of it is a mark.
+var tagged = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `\`, "&#92;", "|", "&#124;", "`", "&#96;", "*", "&#42;", "_", "&#95;", "~", "&#126;",
+	"[", "&#91;", "]", "&#93;", ":", "&#58;", "@", "&#64;", "!", "&#33;", ".", "&#46;")
 
 // reading writes the pronunciation of ruby text in parentheses, unless the page brings its own.
 func (w *writer) reading(n *html.Node) {
@@ -696,7 +881,7 @@ func (w *writer) checkbox(n *html.Node) {
 // image writes a picture that can be found, else its words.
 func (w *writer) image(n *html.Node) {
 	words, source := attribute(n, "alt"), attribute(n, "src")
-	if !w.markdown && !w.inLink && words != source && linked(source, "http", "https") && len(source) < w.limit-len(w.out) {
+	if !w.markdown && !w.inLink && words != source && linked(source, "http", "https") && len(source) < w.room() {
 		w.text(strings.TrimSpace(words + " <" + source + ">"))
 		return
 	}
@@ -707,6 +892,7 @@ func (w *writer) image(n *html.Node) {
 
 	w.flush()
 	w.append("![")
+	w.linked = len(w.out)
 	outside := w.inLink
 	w.inLink, w.fresh = true, true
 	w.line++
@@ -716,18 +902,19 @@ func (w *writer) image(n *html.Node) {
 	w.marks, w.shown = marks, shown
 	w.line--
 	w.inLink, w.space, w.fresh = outside, false, false
-	w.append("](" + target(source) + ")")
+	w.append("](" + w.target(source) + ")")
+	w.linked = len(w.out)
 }
 
 // link writes words and where they lead.
 func (w *writer) link(n *html.Node) {
 	address := attribute(n, "href")
-	if w.inLink || !linked(address, "http", "https", "mailto") || len(address) > w.limit-len(w.out) {
+	if w.inLink || !linked(address, "http", "https", "mailto") || len(address) > w.room() {
 		w.children(n)
 		return
 	}
 
-	opening, closing := "[", "]("+target(address)+")"
+	opening, closing := "[", "]("+w.target(address)+")"
 	if !w.markdown {
 		opening, closing = "", " <"+strings.TrimPrefix(address, "mailto:")+">"
 		if label, whole := shortText(n, maxAddress); whole && sameAddress(label, address) {
@@ -772,6 +959,13 @@ func target(address string) string {
 	}, address)
 	if strings.ContainsAny(address, " ()<>\\") {
 		return "<" + strings.NewReplacer(" ", "%20", "<", "%3C", ">", "%3E", `\`, "%5C").Replace(address) + ">"
+	}
+	return address
+}
+
+func (w *writer) target(address string) string {
+	if address = target(address); w.cells > 0 {
+		address = strings.ReplaceAll(address, "|", `\|`)
 	}
 	return address
 }
@@ -865,7 +1059,7 @@ func (w *writer) rows(table *html.Node, rows []*html.Node) {
 // cellsOf writes the cells of all rows, each on one line. It stops where the limit would be reached.
 func (w *writer) cellsOf(rows []*html.Node) (texts [][]string) {
 	cells := &writer{markdown: true, cells: 1, line: 1, inLink: w.inLink, nested: w.nested}
-	room := w.limit - len(w.out)
+	room := w.room()
 	for _, row := range rows {
 		var text []string
 		for cell := row.FirstChild; cell != nil && room > 0; cell = cell.NextSibling {
@@ -876,8 +1070,9 @@ func (w *writer) cellsOf(rows []*html.Node) (texts [][]string) {
 			cells.limit, cells.out, cells.fresh, cells.space = room, cells.out[:0], true, false
 			cells.children(cell)
 			cells.endMarks()
-			text = append(text, string(cells.out))
-			room -= len(cells.out) + 1
+			written := cells.written()
+			text = append(text, written)
+			room -= len(written) + 1
 			w.full = w.full || cells.full
 			cells.full = false
 		}

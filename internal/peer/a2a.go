@@ -252,7 +252,7 @@ func readResult(body []byte, id string, result any) error {
 	}
 
 	if err := json.Unmarshal(body, &envelope); err != nil {
-		return fmt.Errorf("the answer is no JSON-RPC: %.200q", body)
+		return fmt.Errorf("the answer is not JSON-RPC: %.200q", body)
 	}
 
 	switch {

@@ -101,7 +101,7 @@ func TestA2ARefusesUnprovenAnswers(t *testing.T) {
 		"wrong token":        {"another", demandToken, "401"},
 		"open to everybody":  {testToken, open, "without a token want 401"},
 		"other id":           {testToken, replying(`{"jsonrpc":"2.0","id":"1","result":{}}`), "another request"},
-		"no JSON-RPC":        {testToken, replying(`hello`), "no JSON-RPC"},
+		"no JSON-RPC":        {testToken, replying(`hello`), "not JSON-RPC"},
 		"neither of the two": {testToken, echoing(`{}`), "either a task or a message"},
 		"failed task":        {testToken, echoing(`{"task":{"id":"t","contextId":"c","status":{"state":"TASK_STATE_FAILED"}}}`), "TASK_STATE_FAILED"},
 		"task without id":    {testToken, echoing(`{"task":{"status":{"state":"TASK_STATE_COMPLETED"}}}`), "no id"},

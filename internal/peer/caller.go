@@ -141,7 +141,7 @@ func (c *Caller) call(ctx context.Context, endpoint, method string, params objec
 		Result json.RawMessage `json:"result"`
 		Error  json.RawMessage `json:"error"`
 	}
-	_ = json.Unmarshal(answered, &envelope) // what is no JSON-RPC has no result
+	_ = json.Unmarshal(answered, &envelope) // what is not JSON-RPC has no result
 	sent.Taken = response.StatusCode == http.StatusOK && len(envelope.Result) > 0 && len(envelope.Error) == 0
 	shown := answered
 	if sent.Taken {

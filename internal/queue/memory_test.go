@@ -19,6 +19,7 @@ type memory struct {
 	lock    sync.Mutex
 	rows    []*memoryRow
 	failing error
+	read    int // shares that were returned
 	claims  int
 }
 
@@ -82,7 +83,9 @@ func (m *memory) Shares(_ context.Context, kind string, after queue.Share, limit
 	}
 	slices.SortFunc(shares, queue.Share.Compare)
 	shares = slices.Compact(shares)
-	return shares[:min(limit, len(shares))], m.failing
+	shares = shares[:min(limit, len(shares))]
+	m.read += len(shares)
+	return shares, m.failing
 }
 
 func (m *memory) Groups(ctx context.Context, kind, after string, limit int) (groups []string, err error) {

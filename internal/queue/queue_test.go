@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -380,6 +381,55 @@ func TestPlaceInABoundGroupIsTakenAtOnce(t *testing.T) {
 			t.Errorf("%d runs began; the second waits for the poll", begun)
 		}
 		close(end)
+		r.end()
+	})
+}
+
+// TestBacklogBehindALimitCostsLittle: hundreds who wait for an agent that is away cost those who wait for another one neither time nor reads.
+func TestBacklogBehindALimitCostsLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var begun atomic.Int64
+		var away atomic.Bool
+		away.Store(true)
+		limit := func(group string) int {
+			if group == "away" && away.Load() {
+				return 0
+			}
+			return 8
+		}
+		r := start(t, &memory{}, queue.KindOptions{Concurrency: 8, Limit: limit}, func(context.Context, queue.Job) error {
+			begun.Add(1)
+			return nil
+		})
+		backlog := make([]queue.NewJob, 300)
+		for i := range backlog {
+			backlog[i] = queue.NewJob{Group: "away", Member: fmt.Sprint(i)}
+		}
+		r.add(backlog...)
+		looks, read := r.store.claims, r.store.read
+		for range 300 {
+			r.Wake("work")
+			synctest.Wait()
+		}
+		if more := r.store.claims - looks; more > 2 {
+			t.Errorf("%d looks within an instant", more)
+		}
+
+		r.add(queue.NewJob{Group: "here", Member: "ana"})
+		pass(10 * time.Millisecond)
+		if begun.Load() != 1 {
+			t.Errorf("%d runs began, want that of the other group", begun.Load())
+		}
+		if more := r.store.read - read; more > 100 {
+			t.Errorf("%d shares were read, want those of one look", more)
+		}
+
+		away.Store(false)
+		r.Wake("work")
+		pass(time.Second)
+		if begun.Load() != 301 {
+			t.Errorf("%d runs began after the agent came back", begun.Load())
+		}
 		r.end()
 	})
 }

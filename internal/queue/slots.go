@@ -69,6 +69,19 @@ func (p *slots) limited(name string, g *group) bool {
 	return name != "" && p.options.Limit != nil && g.running >= p.options.Limit(name)
 }
 
+// limitedOf returns which groups of the shares run as much as they can.
+func (p *slots) limitedOf(shares []Share) map[string]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	limited := map[string]bool{}
+	for _, share := range shares {
+		if _, known := limited[share.Group]; !known {
+			limited[share.Group] = p.limited(share.Group, p.group(share.Group))
+		}
+	}
+	return limited
+}
+
 // full reports whether the member runs as much as one member may.
 func (p *slots) full(share Share, g *group) bool {
 	return share.Member != "" && p.options.PerMember > 0 && g.members[share.Member] >= p.options.PerMember

@@ -24,10 +24,13 @@ const (
 	// reviveEvery is how often the store is asked for jobs whose time has come while claims find other work.
 	reviveEvery = 250 * time.Millisecond
 	// reservePause is the least time between two looks for those who may use the reserve, while all other slots are
-	// taken: a flood of wake-ups for the rest costs no more.
+	// taken, and while all that waits is behind the limits of its groups: a flood of wake-ups for the rest costs no more. A message
+	// that this node accepts reserves its slot and needs no look.
 	reservePause = 10 * time.Millisecond
-	// maxShares is how many shares one look takes in. Where there are more, it goes by group.
-	maxShares = 64
+	// maxShares is how many shares one look takes in, firstShares at first, in at most maxLooks statements. Where there are more, it goes by group.
+	maxShares   = 64
+	firstShares = 8
+	maxLooks    = 16
 	// maxLookGroups bounds the groups of such a look, and wideGroups those whose shares are read.
 	maxLookGroups = 256
 	wideGroups    = 16
@@ -74,18 +77,21 @@ func (w *worker) loop(ctx context.Context) {
 	w.lives(nil)
 	w.serve(ctx)
 	defer w.serve(nil) //nolint:staticcheck // nil means that no worker serves
-	look, fresh, failures := true, true, 0
+	look, fresh, limited, failures := true, true, false, 0
+	var woken time.Time // first wake-up since the last look
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for ctx.Err() == nil {
 		free, reserve := w.slots.open()
 		switch since := time.Since(w.looked); {
-		case look && !free && reserve && fresh && since < reservePause:
+		case look && fresh && !free && reserve && since < reservePause:
 			pause.Reset(reservePause - since)
+		case look && fresh && limited && time.Since(woken) < reservePause: // a message that comes now is acknowledged first
+			pause.Reset(reservePause - time.Since(woken))
 		case look && (free || reserve && fresh):
 			found, err := w.claim(ctx)
 			w.lives(err)
-			look, fresh = err == nil && found.more, false
+			look, fresh, limited, woken = err == nil && found.more, false, found.limited, time.Time{}
 			failures = countFailures(failures, err)
 			pause.Reset(w.pause(ctx, found, failures))
 		case !free && !reserve:
@@ -95,8 +101,12 @@ func (w *worker) loop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-w.freed:
+			limited = false
 		case <-w.wake:
 			look, fresh = true, true
+			if woken.IsZero() {
+				woken = time.Now()
+			}
 		case <-pause.C:
 			look, fresh = true, true
 			pause.Reset(w.queue.options.Poll)
@@ -129,6 +139,7 @@ func countFailures(before int, err error) int {
 type found struct {
 	claimed int
 	more    bool // another claim may bring more
+	limited bool // there was nothing to claim but jobs of groups that run as much as they can
 	missed  bool // something was ready that was not to be had: another node or an unfinished transaction holds it
 }
 
@@ -150,7 +161,7 @@ func (w *worker) take(ctx, bounded context.Context) (found, error) {
 		return found{}, err
 	}
 
-	shares, err := w.shares(bounded)
+	shares, limited, err := w.shares(bounded)
 	if err != nil {
 		return found{}, err
 	}
@@ -158,7 +169,7 @@ func (w *worker) take(ctx, bounded context.Context) (found, error) {
 	takes, left := w.slots.allot(shares, maxClaim)
 	if len(takes) == 0 {
 		w.slots.settle(left, true)
-		return found{more: left}, nil
+		return found{more: left, limited: limited && !left}, nil
 	}
 
 	until := time.Now().Add(w.queue.options.Lease)
@@ -202,13 +213,13 @@ func (w *worker) revive(ctx context.Context) error {
 	return err
 }
 
-// shares returns the shares in which jobs are ready: all of them where there are few. Where there are many it goes by group,
+// shares returns the shares in which jobs are ready and may run, and whether some groups may not: all of them where there are few. Where there are many it goes by group,
 // those first whose turn it is, and in each of them goes on behind the member that was served last.
-func (w *worker) shares(ctx context.Context) ([]Share, error) {
+func (w *worker) shares(ctx context.Context) (shares []Share, limited bool, err error) {
 	store := w.queue.store
-	shares, err := store.Shares(ctx, w.kind, Share{Rank: RankResumed - 1}, maxShares)
-	if err != nil || len(shares) < maxShares {
-		return shares, err
+	shares, limited, all, err := w.fewShares(ctx)
+	if err != nil || all {
+		return shares, limited, err
 	}
 
 	groups, err := store.Groups(ctx, w.kind, w.group, maxLookGroups)
@@ -218,10 +229,10 @@ func (w *worker) shares(ctx context.Context) ([]Share, error) {
 		groups = append(groups, others...)
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 
-	if shares[0].Group == "" { // Groups begins behind it
+	if len(shares) > 0 && shares[0].Group == "" { // Groups begins behind it
 		groups = append(groups, "")
 	}
 
@@ -238,12 +249,46 @@ func (w *worker) shares(ctx context.Context) ([]Share, error) {
 	for _, group := range first {
 		of, err := w.sharesOf(ctx, group, cursors[group])
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		shares = append(shares, of...)
 	}
 
-	return shares, nil
+	return shares, limited, nil
+}
+
+// fewShares reads all shares that may run, unless there are many of them or of the groups. What waits behind the limit of a group is passed over:
+// an agent that is away, with the messages of thousands before it, costs one step of a look.
+func (w *worker) fewShares(ctx context.Context) (shares []Share, limited, all bool, err error) {
+	behind, size := Share{Rank: RankResumed - 1}, firstShares
+	for range maxLooks {
+		page, err := w.queue.store.Shares(ctx, w.kind, behind, size)
+		if err != nil || len(page) == 0 {
+			return shares, limited, err == nil, err
+		}
+
+		full := w.slots.limitedOf(page)
+		for _, share := range page {
+			if share.Rank != RankResumed && full[share.Group] {
+				limited = true
+				continue
+			}
+			shares = append(shares, share)
+		}
+
+		switch {
+		case len(page) < size:
+			return shares, limited, true, nil
+		case len(shares) >= maxShares:
+			return shares, limited, false, nil
+		}
+		if behind = page[size-1]; behind.Rank != RankResumed && full[behind.Group] {
+			behind = Share{Group: behind.Group, Rank: RankGuest + 1}
+		} else {
+			size = min(2*size, maxShares-len(shares))
+		}
+	}
+	return shares, limited, false, nil
 }
 
 func (w *worker) sharesOf(ctx context.Context, group string, cursors [RankGuest + 1]string) ([]Share, error) {
@@ -252,7 +297,7 @@ func (w *worker) sharesOf(ctx context.Context, group string, cursors [RankGuest 
 		return nil, err
 	}
 
-	wide := len(shares) == wideShares && shares[wideShares-1].Group == group
+	wide := len(shares) == wideShares && shares[wideShares-1].Group == group && !w.slots.limitedOf(shares)[group]
 	for rank := RankProven; wide && rank <= RankGuest; rank++ {
 		behind, err := w.queue.store.Shares(ctx, w.kind, Share{Group: group, Rank: rank, Member: cursors[rank]}, wideShares)
 		if err != nil {

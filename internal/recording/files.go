@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"inbox/internal/boundedjson"
-	"inbox/internal/ordered"
 )
 
 // Bounds of what is read.
@@ -126,7 +125,7 @@ func Read(directory string) ([]Recording, error) {
 		found = append(found, one)
 	}
 
-	ordered.Stable(found, func(a, b Recording) int { return strings.Compare(a.Message.ID, b.Message.ID) })
+	slices.SortStableFunc(found, func(a, b Recording) int { return strings.Compare(a.Message.ID, b.Message.ID) })
 	return found, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"inbox/exchange"
+	"inbox/internal/markup"
 	"inbox/normalized"
 )
 
@@ -115,7 +116,7 @@ func ExpectedOf(turn exchange.TurnRecord, tools []string, scrubber *Scrubber) Ex
 	if turn.Response == nil {
 		return expected
 	}
-	expected.Text = strings.TrimSpace(scrubber.Text(normalized.PlainText(turn.Response.Parts)))
+	expected.Text = strings.TrimSpace(scrubber.Text(markup.PlainText(turn.Response.Parts)))
 	for i := range turn.Response.Parts {
 		part := &turn.Response.Parts[i]
 		expected.Parts = append(expected.Parts, Part{Kind: part.Kind, MIME: part.MIME, Name: scrubber.Text(part.Name)})

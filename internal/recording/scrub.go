@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"inbox/identity"
-	"inbox/internal/ordered"
 )
 
 // Words that stand for what was taken out.
@@ -69,7 +68,7 @@ func (s *Scrubber) sender(address, name string) (string, string) {
 			s.names = append(s.names, one)
 		}
 	}
-	ordered.Stable(s.names, func(a, b spoken) int { return len(b.word) - len(a.word) })
+	slices.SortStableFunc(s.names, func(a, b spoken) int { return len(b.word) - len(a.word) })
 
 	if name != "" {
 		name = personName(person)

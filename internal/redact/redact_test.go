@@ -203,7 +203,7 @@ func FuzzText(f *testing.F) {
 		_ = r.Links(text)
 		_ = r.Holds([]byte(text))
 		if body, err := json.Marshal(text); err == nil && !json.Valid(r.JSON(body, r.Text)) {
-			t.Errorf("%q is no JSON any more", text)
+			t.Errorf("%q is not JSON any more", text)
 		}
 	})
 }

@@ -74,8 +74,8 @@ var codes = []Group{
 		{"agents_api_tool_execution_failed", "The tool failed.", "`inbox show --result ID` has its error."},
 	}},
 	{Title: "A2A", Intro: "`ErrorInfo.reason` of JSON-RPC, REST and gRPC.", Entries: []Entry{
-		{"PARSE_ERROR", "-32700. The request is no JSON, or is too deep.", "Send JSON of at most 64 levels."},
-		{"INVALID_REQUEST", "-32600. The request is no JSON-RPC 2.0.", "Send `jsonrpc`, `id`, `method` and `params`."},
+		{"PARSE_ERROR", "-32700. The request is not JSON, or is too deep.", "Send JSON of at most 64 levels."},
+		{"INVALID_REQUEST", "-32600. The request is not JSON-RPC 2.0.", "Send `jsonrpc`, `id`, `method` and `params`."},
 		{"METHOD_NOT_FOUND", "-32601. The version that the request speaks has no such method.", "Compare the method with the header `A2A-Version`: 1.0 and 0.3 name them otherwise."},
 		{"INVALID_PARAMS", "-32602. A member breaks a rule; `fieldViolations` names it. Also for an id that was used for another message.", "Correct that member."},
 		{"INTERNAL_ERROR", "-32603. The server could not do it. With HTTP 503 it can soon.", "Send it again after `Retry-After`; without one, report it."},
@@ -104,7 +104,6 @@ var codes = []Group{
 		{"dispatch:held", "The other agent's operator has to let the question in first.", "Ask that operator."},
 		{"dispatch:unreachable", "The other agent could not be reached for as long as the server tries.", "`inbox doctor` asks the agents that are configured."},
 		{"dispatch:unusable", "The other agent's answer cannot be understood.", "Tell its operator."},
-		{"dispatch:too_large", "The other agent's answer is over a limit.", "Ask it for less."},
 		{"dispatch:invalid", "The other agent's answer breaks a rule.", "Tell its operator."},
 		{"dispatch:limit", "The agent asked others as often as one message may.", "Let the agent ask less, or more in one round."},
 		{"dispatch:…", "The other agent's turn ended in the state that follows.", "`inbox show ID` of that turn, where it is on this server."},

@@ -35,6 +35,7 @@ var events = []Group{
 		{"reply.edited", "The operator changed the answer.", ""},
 		{"reply.deleted", "The operator deleted the answer.", ""},
 		{"reply.draft", "The agent answered in a conversation that an operator has. The answer is kept and does not leave.", ""},
+		{"answer.cut", "The answer was too large and was [cut](../contract/message.md#1-normalizedmessage). The body counts what was left out: `tool_calls`, `sources`, `parts`, `bytes` of texts; `rest` is `true` where the end was not read.", "Let the agent answer less, or hand large content over as a file."},
 		{"mention.not_addressed", "The answer names someone in its text alone, who is not written to.", "The agent puts the address into `to` or `cc`."},
 	}},
 	{Title: "Operators and approvers", Entries: []Entry{

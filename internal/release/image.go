@@ -4,15 +4,12 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,8 +24,7 @@ import (
 const (
 	imageProgram = "usr/local/bin/inbox"
 	imageRoots   = "etc/ssl/certs/ca-certificates.crt" // where Go looks first on Linux
-	imageZones   = "usr/share/zoneinfo.zip"
-	imageUser    = 65532 // as in the images of others that have no user root to offer
+	imageUser    = 65532                               // as in the images of others that have no user root to offer
 )
 
 // imageTag is what registries take as a tag (distribution-spec).
@@ -150,7 +146,7 @@ func (l *layout) addPlatform(version string, made time.Time, base tarLayer, one 
 func imageConfig(version string) v1.ImageConfig {
 	return v1.ImageConfig{
 		User:       fmt.Sprintf("%d:%[1]d", imageUser), // as a number, so that Kubernetes can see that it is not root
-		Env:        []string{"PATH=/usr/local/bin", "INBOX_DATA_DIR=/data", "ZONEINFO=/" + imageZones},
+		Env:        []string{"PATH=/usr/local/bin", "INBOX_DATA_DIR=/data"},
 		Entrypoint: []string{"/" + imageProgram},
 		Cmd:        []string{"serve", "--config", "/etc/inbox/inbox.toml"},
 		// Here every other command finds the file by itself.
@@ -181,16 +177,11 @@ type imageFile struct {
 	content []byte
 }
 
-// baseLayer is what the program needs beside itself. Its bytes change only with the roots and the zones, so that an update of the program does
+// baseLayer is what the program needs beside itself. Its bytes change only with the roots, so that an update of the program does
 // not load it again: its times are not those of the build.
 func baseLayer() (tarLayer, error) {
 	users := fmt.Sprintf("root:x:0:0:root:/:/sbin/nologin\ninbox:x:%d:%[1]d:inbox:/data:/sbin/nologin\n", imageUser)
 	groups := fmt.Sprintf("root:x:0:\ninbox:x:%d:\n", imageUser)
-	zones, err := timeZones()
-	if err != nil {
-		return tarLayer{}, err
-	}
-
 	return packLayer(time.Unix(0, 0).UTC(),
 		imageFile{name: "data/", mode: 0o700, owner: imageUser}, // a volume that is new gets owner and mode of it
 		imageFile{name: "etc/", mode: 0o755},
@@ -204,8 +195,6 @@ func baseLayer() (tarLayer, error) {
 		imageFile{name: "usr/", mode: 0o755},
 		imageFile{name: "usr/local/", mode: 0o755},
 		imageFile{name: "usr/local/bin/", mode: 0o755},
-		imageFile{name: "usr/share/", mode: 0o755},
-		imageFile{name: imageZones, mode: 0o644, content: zones},
 	)
 }
 
@@ -220,20 +209,6 @@ func certificateRoots() []byte {
 		}
 	}
 	return text.Bytes()
-}
-
-// timeZones is the database that the version of Go has with which the image is made: that of the machine would be another on the next one.
-func timeZones() ([]byte, error) {
-	root, err := exec.CommandContext(context.Background(), "go", "env", "GOROOT").Output()
-	if err != nil {
-		return nil, fmt.Errorf("find the time zones of Go: %w", err)
-	}
-
-	content, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(root)), "lib", "time", "zoneinfo.zip"))
-	if err != nil {
-		return nil, fmt.Errorf("this installation of Go has no time zones for the image, those of go.dev have them: %w", err)
-	}
-	return content, nil
 }
 
 // tarLayer is a layer, packed by gzip, and the digest of what was packed.

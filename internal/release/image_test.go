@@ -2,18 +2,15 @@ package main
 
 import (
 	"archive/tar"
-	"archive/zip"
 	"bytes"
 	"compress/gzip"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -208,32 +205,5 @@ func TestCertificateRootsAreWhole(t *testing.T) {
 	}
 	if !bytes.Contains(text, []byte("-----END CERTIFICATE-----\n-----BEGIN")) {
 		t.Error("the file is not one certificate after the other")
-	}
-}
-
-// TestTimeZonesAreWhole: the image has zones in the form that Go reads, and names the file to it.
-func TestTimeZonesAreWhole(t *testing.T) {
-	content, err := timeZones()
-	if err != nil {
-		t.Fatal(err)
-	}
-	archive, err := zip.NewReader(bytes.NewReader(content), int64(len(content)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := fs.ReadFile(archive, "Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	zone, err := time.LoadLocationFromTZData("Europe/Berlin", data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if hour := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC).In(zone).Hour(); hour != 14 {
-		t.Errorf("noon in UTC is %d in summer in Berlin", hour)
-	}
-	if !slices.Contains(imageConfig("1").Env, "ZONEINFO=/"+imageZones) {
-		t.Error("nothing tells the program where the zones are")
 	}
 }

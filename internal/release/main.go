@@ -58,9 +58,6 @@ func writeRelease(directory, version string, made time.Time, programs []build) e
 	}
 
 	for _, one := range programs {
-		if err := checkSize(one.program, maxProgramBytes); err != nil {
-			return err
-		}
 		name := "inbox_" + version + "_" + one.platform
 		bill, err := billOfMaterials(name, version, one.program, made)
 		if err != nil {

@@ -184,20 +184,3 @@ func TestBadInputIsNamed(t *testing.T) {
 		}
 	}
 }
-
-func TestLargeProgramsAreRefused(t *testing.T) {
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := checkSize(program, 1000); err == nil || !strings.Contains(err.Error(), "over 1000") || !strings.Contains(err.Error(), "runtime ") {
-		t.Errorf("%v", err)
-	}
-	for function, want := range map[string]string{
-		"a.example/b/c.(*T[go.shape.int]).M": "a.example/b/c", "runtime.main": "runtime", "net/http.(*Server).Serve.func1": "net/http",
-	} {
-		if got := packageOf(function); got != want {
-			t.Errorf("%s is of %q, want %q", function, got, want)
-		}
-	}
-}

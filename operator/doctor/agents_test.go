@@ -3,6 +3,7 @@ package doctor_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,11 +20,11 @@ import (
 	"inbox/operator/doctor"
 )
 
-// toolServer is an MCP server with the tools notes/read and notes/write.
-func toolServer(t *testing.T) string {
+// toolServer is an MCP server with some tools.
+func toolServer(t *testing.T, tools ...string) string {
 	t.Helper()
 	server := mcp.NewServer(&mcp.Implementation{Name: "notes", Version: "1"}, nil)
-	for _, name := range []string{"read", "write"} {
+	for _, name := range tools {
 		mcp.AddTool(server, &mcp.Tool{Name: name, Description: name}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
 			return &mcp.CallToolResult{}, nil, nil
 		})
@@ -56,7 +57,7 @@ func TestDoctorLooksAtAgents(t *testing.T) {
 		agent("prog", "command", "program = \"true\""), agent("noprog", "command", "program = \"there-is-no-such-program\""),
 		agent("far", "remote", "card_url = \""+service.URL+"/card\""), agent("gone", "remote", "card_url = \""+closed+"/card\""),
 		agent("model", "llm", "model = \"m\"\nbase_url = \""+service.URL+"\""),
-		"[[agents.mcp]]\nname = \"notes\"\nurl = \"" + toolServer(t) + "\"\n[[agents.mcp]]\nname = \"away\"\nurl = \"" + closed + "\"\n" +
+		"[[agents.mcp]]\nname = \"notes\"\nurl = \"" + toolServer(t, "read", "write") + "\"\n[[agents.mcp]]\nname = \"away\"\nurl = \"" + closed + "\"\n" +
 			"[[agents.rules]]\neffect = \"allow\"\npurposes = [\"tool:notes/read\"]\n[[agents.client_tools]]\nname = \"look\"\ndescription = \"Looks.\"\n",
 	}, ""), doctor.Options{})
 
@@ -85,6 +86,75 @@ func TestDoctorLooksAtAgents(t *testing.T) {
 		}
 	default:
 		t.Error("no card was fetched")
+	}
+}
+
+// TestDoctorShowsNamesOfTools: the operator sees under which name models know each tool, and which tools share one.
+func TestDoctorShowsNamesOfTools(t *testing.T) {
+	p := newPatient(t)
+	smtp, peer := greeter(t, "220 mx.agents.test ESMTP"), greeter(t, "220 mail.peer.test ESMTP")
+	model := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(model.Close)
+	config := "[[agents]]\nname = \"dev\"\nkind = \"llm\"\naccess = \"public\"\n[agents.llm]\nmodel = \"m\"\nbase_url = \"" + model.URL + "\"\nagents = [\"@dev@elsewhere.example\"]\n"
+	for name, tools := range map[string][]string{"git-hub": {"list"}, "git": {"hub-list"}, "users": {"getUser", "get_user", "find"}} {
+		config += "[[agents.mcp]]\nname = \"" + name + "\"\nurl = \"" + toolServer(t, tools...) + "\"\n"
+	}
+	found := p.examine(smtp, peer, "", config+"[[agents.client_tools]]\nname = \"look\"\ndescription = \"Looks.\"\n", doctor.Options{})
+
+	want := map[string]string{"client/look": "client__look", "git-hub/list": "git-hub__list", "git/hub-list": "git__hub-list", "users/find": "users__find"}
+	names := found["tool names of dev"]
+	if names.Status != email.FindingOK || !maps.Equal(names.ToolNames, want) {
+		t.Errorf("%+v, want %v", names, want)
+	}
+	if said := "names for models: client/look = client__look, git-hub/list = git-hub__list, git/hub-list = git__hub-list, users/find = users__find"; names.Detail != said {
+		t.Errorf("%q, want %q", names.Detail, said)
+	}
+	if one := found["tool users/get_user of dev"]; one.Status != email.FindingWarn ||
+		!strings.Contains(one.Detail, `"getUser" and "get_user" of the server are both users/get_user; to have only "get_user", write forbidden = ["getUser"]`) || one.Remedy == "" {
+		t.Errorf("two tools of one name: %+v", one)
+	}
+}
+
+// TestDoctorFindsSettingsThatMatchNoTool: an approval under a wrong name is told, one that works is no closed tool, and the rule that the doctor writes
+// makes a configuration that loads.
+func TestDoctorFindsSettingsThatMatchNoTool(t *testing.T) {
+	p := newPatient(t)
+	smtp, peer := greeter(t, "220 mx.agents.test ESMTP"), greeter(t, "220 mail.peer.test ESMTP")
+	model := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(model.Close)
+	head := "[[agents]]\nname = \"helper\"\nkind = \"llm\"\n"
+	tables := "[agents.llm]\nmodel = \"m\"\nbase_url = \"" + model.URL + "\"\n" +
+		"[agents.llm.actions]\npreview = [\"notes/addNote\", \"notes/drop_*\"]\nforbidden = [\"notes/hide\", \"away/x\"]\n[[agents.llm.budgets.tools]]\nname = \"notes/drop\"\ncalls = 1\n" +
+		"[[agents.mcp]]\nname = \"notes\"\nurl = \"" + toolServer(t, "add_note", "send", "hide", "drop_all", "drop") + "\"\npreview = [\"notes__send\", \"sned\"]\n" +
+		"[[agents.mcp]]\nname = \"away\"\nurl = \"http://" + greeterAt(t) + "\"\n"
+	found := p.examine(smtp, peer, "", head+tables, doctor.Options{})
+
+	for name, want := range map[string]string{
+		"agents[helper].llm.actions.preview": `"notes/addNote" matches no tool; settings take the name notes/add_note`,
+		"agents[helper].mcp[notes].preview":  `"sned" matches no tool of the server`,
+		"tools of helper":                    "no rule opens notes/add_note, notes/drop: the model never sees them",
+	} {
+		if one := found[name]; one.Status != email.FindingWarn || one.Detail != want || one.Remedy == "" {
+			t.Errorf("%s is %+v, want %q", name, one, want)
+		}
+	}
+	if one := found["approvals of helper"]; one.Status != email.FindingOK || one.Detail != "offered to every sender, each call waits for approval: notes/drop_all, notes/send" {
+		t.Errorf("tools that need approval: %+v", one)
+	}
+	for _, name := range []string{"agents[helper].llm.actions.forbidden", "agents[helper].llm.budgets.tools[0].name"} {
+		if one, is := found[name]; is {
+			t.Errorf("%s may be right: %+v", name, one)
+		}
+	}
+
+	remedy := found["tools of helper"].Remedy
+	access, rule, is := strings.Cut(remedy, "[[agents.rules]]")
+	if !is || !strings.Contains(access, `write access = "public" below the name of the agent`) {
+		t.Fatalf("the remedy is %q", remedy)
+	}
+	again := p.examine(smtp, peer, "", head+"access = \"public\"\n"+tables+"[[agents.rules]]"+rule+"\n", doctor.Options{})
+	if one, is := again["tools of helper"]; is {
+		t.Errorf("after the remedy: %+v", one)
 	}
 }
 

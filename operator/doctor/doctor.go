@@ -39,6 +39,8 @@ type Finding struct {
 	Status string `json:"status"` // ok, warn or fail
 	Detail string `json:"detail"`
 	Remedy string `json:"remedy,omitempty"` // what to add or change
+
+	ToolNames map[string]string `json:"tool_names,omitempty"` // names of an agent's tools for models, by their canonical names; those that differ
 }
 
 // Failed reports whether it does not work.
@@ -232,7 +234,7 @@ func ownPlaces(config *config.Config) []string {
 }
 
 func (d *examiner) say(name, status, detail, remedy string) {
-	d.findings = append(d.findings, Finding{name, status, detail, remedy})
+	d.findings = append(d.findings, Finding{Name: name, Status: status, Detail: detail, Remedy: remedy})
 }
 
 func (d *examiner) records(ctx context.Context, published *email.Published) {

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,7 +18,6 @@ import (
 	"inbox/internal/config"
 	"inbox/internal/disk"
 	"inbox/internal/fault"
-	"inbox/internal/ordered"
 	"inbox/internal/sealing"
 )
 
@@ -134,7 +134,7 @@ func (s Setup) Write(environ []string) ([]File, error) {
 	}
 
 	// Secrets come first: the configuration names their files, and its check reads them.
-	ordered.Stable(files, func(a, b plannedFile) int { return btoi(b.keep) - btoi(a.keep) })
+	slices.SortStableFunc(files, func(a, b plannedFile) int { return btoi(b.keep) - btoi(a.keep) })
 	written := make([]File, 0, len(files))
 	for _, file := range files {
 		if file.path == s.ConfigPath() {

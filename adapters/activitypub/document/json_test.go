@@ -101,7 +101,7 @@ func FuzzParseObject(f *testing.F) {
 		decoder.UseNumber()
 		var want Object
 		if err := decoder.Decode(&want); err != nil {
-			t.Fatalf("accepted what is no JSON: %v", err)
+			t.Fatalf("accepted what is not JSON: %v", err)
 		}
 		delete(want, "signature")
 		if diff := cmp.Diff(withoutContexts(want), withoutContexts(got)); diff != "" {

@@ -10,6 +10,7 @@ import (
 
 	"inbox/adapters/activitypub/document"
 	"inbox/internal/clip"
+	"inbox/internal/filetype"
 	"inbox/normalized"
 )
 
@@ -142,14 +143,13 @@ func heightOf(link document.Object) float64 {
 	return height
 }
 
-// fileType is the media type of a file: as stated, by the end of its name, by the type of the object, or unknown. The table of
-// names is our own, because that of the standard library differs between machines.
+// fileType is the media type of a file: as stated, by the end of its name, by the type of the object, or unknown.
 func fileType(media, href string, attached document.Object) string {
 	if media = document.MediaType(media); media != "" && media != "application/octet-stream" {
 		return media
 	}
 	for _, name := range []string{fileName(href), document.Text(attached, "name")} {
-		if known := fileEndings[strings.ToLower(path.Ext(name))]; known != "" {
+		if known := filetype.ByName(name); known != "" {
 			return known
 		}
 	}
@@ -164,14 +164,6 @@ func fileType(media, href string, attached document.Object) string {
 	}
 
 	return "application/octet-stream"
-}
-
-var fileEndings = map[string]string{
-	".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png", ".gif": "image/gif", ".webp": "image/webp", ".avif": "image/avif",
-	".heic": "image/heic", ".svg": "image/svg+xml", ".mp4": "video/mp4", ".m4v": "video/mp4", ".webm": "video/webm", ".mov": "video/quicktime",
-	".mp3": "audio/mpeg", ".m4a": "audio/mp4", ".ogg": "audio/ogg", ".oga": "audio/ogg", ".opus": "audio/ogg", ".flac": "audio/flac",
-	".wav": "audio/wav", ".pdf": "application/pdf", ".txt": "text/plain", ".md": "text/markdown", ".csv": "text/csv", ".json": "application/json",
-	".zip": "application/zip", ".epub": "application/epub+zip",
 }
 
 func fileName(href string) string {

@@ -57,6 +57,9 @@ func (s *splitting) add(part normalized.Part) {
 
 // text adds a text, cut between its blocks. What is cut is HTML from here on: a piece of Markdown may lack what defines its links.
 func (s *splitting) text(part normalized.Part) {
+	if s.most < 0 {
+		return
+	}
 	if length := utf8.RuneCountInString(part.Content); s.used+length <= s.limit {
 		s.add(part)
 		s.used += length
@@ -71,7 +74,7 @@ func (s *splitting) text(part normalized.Part) {
 			kept.Reset()
 		}
 	}
-	for _, piece := range markup.From(part.MIME, part.Content).Pieces(s.limit) {
+	for piece := range markup.From(part.MIME, part.Content).Pieces(s.limit) {
 		size := piece.Size()
 		if s.used > 0 && s.used+size > s.limit && !s.full {
 			flush()

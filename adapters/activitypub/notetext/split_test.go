@@ -67,6 +67,14 @@ func wordsOf(posts []string) string {
 	return words
 }
 
+func TestTextsAfterTheEndOfAChainAreLeftOut(t *testing.T) {
+	long := normalized.Text(strings.Repeat("word word.\n\n", 30))
+	posts := textsOf(Split([]normalized.Part{long, long, normalized.Text("short")}, 40, MaxPosts))
+	if len(posts) != MaxPosts || !strings.HasSuffix(posts[MaxPosts-1], cutText+"</p>") {
+		t.Errorf("%d posts, the last %q", len(posts), posts[len(posts)-1])
+	}
+}
+
 // TestSplitKeepsEveryWord: nothing is lost or doubled, no post of a chain that may still grow is too long, and a chain
 // planned once is cut the same way again.
 func TestSplitKeepsEveryWord(t *testing.T) {

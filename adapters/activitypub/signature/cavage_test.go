@@ -3,14 +3,15 @@ package signature
 import (
 	"crypto"
 	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
-	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-fed/httpsig"
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
@@ -73,6 +74,7 @@ func TestParseCavageRefuses(t *testing.T) {
 func FuzzParseCavage(f *testing.F) {
 	f.Add(`keyId="https://m.example/users/a#main-key",algorithm="rsa-sha256",headers="(request-target) host date digest",signature="AAA="`)
 	f.Add(`Signature keyId="a,b", created=1 , signature="x"`)
+	f.Add(`keyId=a,created=1,headers="(created) (expires) x,y authorization",expires=1.5,signature="x,headers=date"`)
 	f.Fuzz(func(t *testing.T, header string) {
 		s, err := parseCavage(header)
 		if err != nil {
@@ -81,27 +83,78 @@ func FuzzParseCavage(f *testing.F) {
 		if s.KeyID == "" || s.Signature == "" || len(s.Covered) == 0 || len(s.Covered) > maxCovered {
 			t.Errorf("%q: accepted without a required part", header)
 		}
+
+		request := Request{Method: http.MethodPost, Target: "/inbox?a=b", Host: "inbox.example", Header: http.Header{}}
+		for _, name := range s.Covered {
+			if name == "signature" {
+				return // nobody can sign the signature
+			}
+			request.Header[http.CanonicalHeaderKey(name)] = []string{name}
+		}
+		for text, right := range map[string]bool{s.signingString(request): true, s.signingString(request) + " ": false} {
+			s.Signature = signText(text)
+			if err := s.verify(request, libraryPublic()); (err == nil) != right {
+				t.Errorf("%q: verified: %v, want right: %v", header, err, right)
+			}
+		}
 	})
 }
 
-// TestBothVerifiersAgree signs one string and checks it through httpsig and directly: the two paths must accept and
-// refuse the same.
+// TestBothVerifiersAgree verifies through httpsig and over our own signing string whatever the library can be given: the two
+// must accept and refuse the same.
 func TestBothVerifiersAgree(t *testing.T) {
+	rsaKey := newKey(t)
 	rapid.Check(t, func(t *rapid.T) {
 		segment := rapid.StringMatching(`[a-z0-9%/.~-]{0,20}`)
 		request := Request{
-			Method: http.MethodPost, Target: "/" + segment.Draw(t, "path") + rapid.StringMatching(`(\?[a-z0-9=&%/]{0,12})?`).Draw(t, "query"),
-			Host: "inbox.example", Header: http.Header{"Date": {"Sun, 06 Nov 1994 08:49:37 GMT"}, "X-A": rapid.SliceOfN(rapid.StringMatching(`[ -~]{0,8}`), 1, 3).Draw(t, "values")},
+			Method: rapid.SampledFrom([]string{http.MethodPost, http.MethodGet}).Draw(t, "method"),
+			Target: "/" + segment.Draw(t, "path") + rapid.StringMatching(`(\?[a-z0-9=&%/]{0,12})?`).Draw(t, "query"),
+			Host:   "inbox.example",
+			Header: http.Header{
+				"Date": {"Sun, 06 Nov 1994 08:49:37 GMT"}, "Authorization": {"Bearer x"}, "X,a": {"1"},
+				"X-A": rapid.SliceOfN(rapid.StringMatching(`[ -~]{0,8}`), 1, 3).Draw(t, "values"),
+			},
 		}
-		s := cavageSignature{KeyID: "k", Covered: []string{"(request-target)", "host", "date", "x-a"}}
-		public, private, _ := ed25519.GenerateKey(nil)
-		s.Signature = base64.StdEncoding.EncodeToString(ed25519.Sign(private, []byte(s.signingString(request))))
-		if rapid.Bool().Draw(t, "tamper") {
+		s := cavageSignature{
+			KeyID:   "k",
+			Covered: rapid.SliceOfN(rapid.SampledFrom([]string{"(request-target)", "host", "date", "x-a", "x-absent"}), 1, 6).Draw(t, "covered"),
+			Created: 1, HasCreated: rapid.Bool().Draw(t, "created"), Expires: 1, HasExpires: rapid.Bool().Draw(t, "expires"),
+		}
+		if !s.suitsLibrary() {
+			t.Fatalf("%q does not suit the library", s.Covered)
+		}
+
+		edPublic, edPrivate, _ := ed25519.GenerateKey(nil)
+		key, signed := crypto.PublicKey(edPublic), ed25519.Sign(edPrivate, []byte(s.signingString(request)))
+		if rapid.Bool().Draw(t, "rsa") {
+			sum := sha256.Sum256([]byte(s.signingString(request)))
+			proof, err := rsa.SignPKCS1v15(nil, rsaKey, crypto.SHA256, sum[:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			key, signed = &rsaKey.PublicKey, proof
+		}
+		switch rapid.SampledFrom([]string{"", "host", "target", "value", "signature"}).Draw(t, "tamper") {
+		case "host":
 			request.Host = "other.example"
+		case "target":
+			request.Target += "x"
+		case "value":
+			request.Header["X-A"] = append(request.Header["X-A"], "more")
+		case "signature":
+			signed[0] ^= 1
 		}
-		throughLibrary, direct := verifyThroughLibrary(&s, request, public), s.verifyTarget(request, public)
+		s.Signature = base64.StdEncoding.EncodeToString(signed)
+
+		throughLibrary, direct := s.verifyByLibrary(request, key), verifyBytes(key, []byte(s.signingString(request)), signed)
+		if slices.Contains(s.Covered, "x-absent") { // the policy refuses it before (checkCovered)
+			direct = errWrongSignature
+		}
 		if (throughLibrary == nil) != (direct == nil) {
 			t.Errorf("httpsig says %v, we say %v", throughLibrary, direct)
+		}
+		if err := s.verifyTarget(request, key); (err == nil) != (direct == nil) {
+			t.Errorf("verified: %v, want %v", err, direct)
 		}
 	})
 }
@@ -149,21 +202,27 @@ func TestOurSignaturesVerify(t *testing.T) {
 		if !strings.Contains(request.Header.Get("Signature"), `algorithm="rsa-sha256"`) {
 			t.Error("the announced algorithm is not rsa-sha256")
 		}
-		verifier, err := httpsig.NewVerifier(&http.Request{
-			Method: request.Method, URL: &url.URL{Path: seen.Target}, Host: seen.Host,
-			Header: http.Header{"Host": {seen.Host}, "Date": request.Header["Date"], "Digest": request.Header["Digest"], "Signature": request.Header["Signature"]},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := verifier.Verify(&key.PublicKey, httpsig.RSA_SHA256); err != nil {
-			t.Errorf("%s: httpsig refuses our signature: %v", target, err)
+		if want := signedByHand(t, key, seen.Target, seen.Host, request.Header.Get("Date")); request.Header.Get("Signature") != want {
+			t.Errorf("%s: the header is\n%s, want\n%s", target, request.Header.Get("Signature"), want)
 		}
 		if err := SignMessage(request, body, "https://me.example/key", key, now); err != nil {
 			t.Fatal(err)
 		}
 		verifySeen(t, "rfc9421", checkMessageSignature, seen, now, &key.PublicKey)
 	}
+}
+
+// signedByHand returns the header that we send with the body {"a":1}.
+func signedByHand(t *testing.T, key *rsa.PrivateKey, target, host, date string) string {
+	t.Helper()
+	sum := sha256.Sum256([]byte("(request-target): post " + target + "\nhost: " + host + "\ndate: " + date +
+		"\ndigest: SHA-256=AVq9f1zFei3ZS3WQ8ErYCEJzkF7jPsXOvq5iJ2qX+GI="))
+	proof, err := rsa.SignPKCS1v15(nil, key, crypto.SHA256, sum[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return `keyId="https://me.example/key",algorithm="rsa-sha256",headers="(request-target) host date digest",signature="` +
+		base64.StdEncoding.EncodeToString(proof) + `"`
 }
 
 func verifySeen(t *testing.T, scheme string, check func(Request, time.Time) (Claim, error), seen Request, now time.Time, key crypto.PublicKey) {
@@ -175,30 +234,4 @@ func verifySeen(t *testing.T, scheme string, check func(Request, time.Time) (Cla
 	if err := signed.Verify(key); err != nil {
 		t.Errorf("%s %s: %v", scheme, seen.Target, err)
 	}
-}
-
-// verifyThroughLibrary is go-fed/httpsig's opinion of a signature without created and expires.
-func verifyThroughLibrary(s *cavageSignature, r Request, key crypto.PublicKey) error {
-	verifier, err := httpsig.NewVerifier(libraryRequest(s, r))
-	if err != nil {
-		return err
-	}
-	return verifier.Verify(key, httpsig.ED25519)
-}
-
-// libraryRequest makes the request that httpsig reads: the Signature header in the one spelling that it can parse, only the
-// covered headers (it writes Host into the map and compares nothing with the body), and the undecoded target in
-// place of the path, because it signs URL.Path as it stands.
-func libraryRequest(s *cavageSignature, r Request) *http.Request {
-	header := make(http.Header, len(s.Covered)+2)
-	for _, name := range s.Covered {
-		if values := r.Header.Values(name); name != "host" && len(values) > 0 {
-			header[http.CanonicalHeaderKey(name)] = values
-		}
-	}
-	header["Host"] = []string{r.Host}
-	header["Signature"] = []string{`keyId="key",headers="` + strings.Join(s.Covered, " ") + `",signature="` + s.Signature + `"`}
-	request := &http.Request{Method: r.Method, Host: r.Host, Header: header}
-	request.URL = &url.URL{Path: r.Target}
-	return request
 }

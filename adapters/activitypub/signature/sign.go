@@ -9,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dunglas/httpsfv"
+	"github.com/go-fed/httpsig"
 
 	"inbox/adapters/activitypub/document"
 	"inbox/internal/signing"
@@ -23,32 +25,38 @@ import (
 // SignCavage signs an outgoing request with draft-cavage: (request-target) host date, and digest with a body. The
 // Date header must be set. content-type and user-agent stay uncovered: proxies and frameworks rewrite them.
 func SignCavage(request *http.Request, body []byte, keyID string, key *rsa.PrivateKey, withQuery bool) error {
-	made := cavageSignature{KeyID: keyID, Covered: []string{"(request-target)", "host", "date"}}
+	covered := []string{httpsig.RequestTarget, "host", "date"}
 	if body != nil {
-		sum := sha256.Sum256(body)
-		request.Header["Digest"] = []string{"SHA-256=" + base64.StdEncoding.EncodeToString(sum[:])}
-		made.Covered = append(made.Covered, "digest")
+		covered = append(covered, "digest")
+	}
+
+	// A signer keeps the hash that it writes to, so each signature has its own.
+	signer, _, err := httpsig.NewSigner([]httpsig.Algorithm{httpsig.RSA_SHA256}, httpsig.DigestSha256, covered, httpsig.Signature, 0)
+	if err != nil {
+		return fmt.Errorf("make signer: %w", err)
 	}
 
 	target := request.URL.EscapedPath()
 	if withQuery {
 		target = request.URL.RequestURI()
 	}
-	sum := sha256.Sum256([]byte(made.signingString(Request{Method: request.Method, Target: target, Host: request.URL.Host, Header: request.Header})))
-
-	var proof []byte
-	err := signing.Do(func() (err error) {
-		proof, err = rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, sum[:])
-		return err
-	})
-	if err != nil {
+	signed := standIn(request.Method, target, http.Header{"Host": {request.URL.Host}, "Date": request.Header["Date"]})
+	if err := signing.Do(func() error { return signer.SignRequest(key, keyID, signed, body) }); err != nil {
 		return fmt.Errorf("sign request: %w", err)
 	}
 
-	// Older servers refuse the algorithm hs2019 of later drafts; the parameter itself is not signed.
-	request.Header.Set("Signature", `keyId="`+keyID+`",algorithm="rsa-sha256",headers="`+strings.Join(made.Covered, " ")+
-		`",signature="`+base64.StdEncoding.EncodeToString(proof)+`"`)
+	// The library announces hs2019 (TestLibraryAnnouncesHS2019), which older servers refuse. The parameter itself is not signed.
+	request.Header.Set("Signature", strings.Replace(signed.Header.Get("Signature"), `algorithm="hs2019"`, `algorithm="rsa-sha256"`, 1))
+	if body != nil {
+		request.Header["Digest"] = signed.Header["Digest"]
+	}
 	return nil
+}
+
+// standIn returns a request for go-fed/httpsig. The library signs URL.Path, which net/url has decoded (TestLibrarySignsTheDecodedPath), so the
+// path is the whole target as it is on the wire.
+func standIn(method, target string, header http.Header) *http.Request {
+	return &http.Request{Method: method, URL: &url.URL{Path: target}, Header: header}
 }
 
 // defaultOffer covers what Mastodon and Fedify ask for.

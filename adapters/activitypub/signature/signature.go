@@ -2,9 +2,9 @@
 // with the digests of bodies, object integrity proofs (FEP-8b32), and the key material of both. It fetches and stores nothing:
 // a caller looks keys up by their ids (Keys) and decides whose word a key is.
 //
-// go-fed/httpsig knows draft-cavage only, for the reasons in decision 0004 it checks no signature of others, and tests compare it with what is
-// signed and checked here (TestBothVerifiersAgree, TestOurSignaturesVerify). Structured fields are read and written by
-// dunglas/httpsfv; what RFC 9421 covers and how, no library of Go decides as this network needs it.
+// go-fed/httpsig makes our draft-cavage signatures and verifies those of peers. Our own code does what a test shows the library to get wrong:
+// the tests named TestLibrary… each show one such thing, and the code names them (decision 0179). Structured fields are read and written by
+// dunglas/httpsfv. RFC 9421 is own code: no library for Go covers what this network needs covered.
 package signature
 
 import (
@@ -146,7 +146,7 @@ func checkWindow(made, expires, now time.Time) error {
 var errWrongSignature = errors.New("signature does not verify with the key")
 
 // matchDigest compares a Digest header (RFC 3230) with the raw body. SHA-256 is needed; other algorithms may stand
-// beside it. Neither httpsig nor several servers compare it (Owncast GHSA-2xf4-24vg-253p).
+// beside it. Neither go-fed/httpsig (TestLibraryComparesNoDigest) nor several servers compare it (Owncast GHSA-2xf4-24vg-253p).
 func matchDigest(headers []string, body []byte) error {
 	found := false
 	for entry := range strings.SplitSeq(strings.Join(headers, ","), ",") {

@@ -10,6 +10,9 @@ import (
 	"inbox/adapters/email/message"
 )
 
+// The canonical forms are own code because the verifier of DKIM is (verifyDKIM) and because the library knows no ARC. Mails that
+// leave are signed by the library, whose forms the verifier must accept (TestBothSignaturesHold).
+
 var errCanonical = errors.New("the canonicalization is not known")
 
 // canonicalForms reads c= of a signature; simple is the default of both halves (RFC 6376, section 3.5).

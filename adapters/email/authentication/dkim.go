@@ -65,9 +65,14 @@ type signedMail struct {
 	headerOnly bool // the rest of the body is still to come: body hashes are not compared
 }
 
-// verifyDKIM checks the signatures of a mail, topmost first (RFC 6376, RFC 8301, RFC 8463). It is not left to the library,
-// which compares domains by case and knows no clock but its own (TestDomainsOfSignaturesHaveNoCase), and costs twice as much
-// (BenchmarkVerify). Where both can say something they agree (TestSignaturesAreJudgedAsByTheLibrary).
+// verifyDKIM checks the signatures of a mail, topmost first (RFC 6376, RFC 8301, RFC 8463). It does not use the library
+// (decision 0180), which
+//   - cannot judge a header before its body has arrived (TestHeadersAreJudgedWithoutTheBody),
+//   - fetches the key before it compares the body (TestBodyIsComparedBeforeTheKeyIsFetched),
+//   - refuses domains of mixed case and has its own clock (TestDomainsOfSignaturesHaveNoCase),
+//   - refuses tags that contain b= (TestEqualSignsInOtherTags) and hides the flags of keys (TestFlagsOfKeysBind).
+//
+// Everywhere else both agree (TestSignaturesAreJudgedAsByTheLibrary).
 func (c *Checker) verifyDKIM(ctx context.Context, mail signedMail) []Signature {
 	var results []Signature
 	mail.checker = c

@@ -27,8 +27,9 @@ type Record struct {
 	damaged                         bool // sp or np is there with an unknown value
 }
 
-// parseDMARC reads a TXT record. The library reads those of RFC 7489 and evaluates nothing (TestRecordsOfRFC9989). v=DMARC1 must come first and is case-sensitive; unknown and removed tags are
-// ignored; of a repeated tag the first counts.
+// parseDMARC reads a TXT record. v=DMARC1 must come first and is case-sensitive; unknown and removed tags are ignored; of a
+// repeated tag the first counts. The library reads records of RFC 7489, loses whole records for one value, and evaluates
+// nothing (TestRecordsOfRFC9989).
 func parseDMARC(text string) (Record, bool) {
 	record := Record{suffix: 'u'}
 	first, rest, _ := strings.Cut(text, ";")

@@ -1,6 +1,8 @@
 package message
 
 import (
+	"maps"
+	"mime"
 	"strconv"
 	"strings"
 )
@@ -38,6 +40,25 @@ func MediaType(value, fallback string) (string, map[string]string) {
 	}
 
 	return typeOf(media), params
+}
+
+// maxFormattedType bounds a media type with its parameters, in bytes: further on it would not fit into a line of a mail.
+const maxFormattedType = 400
+
+// FormatType writes a media type with the parameters that belong to its content, such as the method of an invitation (RFC 6047, section
+// 2.4), in their canonical form. The name of the file, the boundary of a multipart, private parameters (x-), those that are not well formed
+// and the charset UTF-8, which readers assume, are left out. So are all of them where the type would be longer than 400 bytes.
+func FormatType(media string, params map[string]string) string {
+	kept := maps.Clone(params)
+	maps.DeleteFunc(kept, func(name, value string) bool {
+		plain := name == "charset" && (strings.EqualFold(value, "utf-8") || strings.EqualFold(value, "us-ascii"))
+		return plain || name == "name" || name == "boundary" || strings.HasPrefix(name, "x-") || value == "" ||
+			mime.FormatMediaType(media, map[string]string{name: value}) == ""
+	})
+	if formatted := mime.FormatMediaType(media, kept); formatted != "" && len(formatted) <= maxFormattedType {
+		return formatted
+	}
+	return media
 }
 
 // typeOf keeps what has the form of a type or of a disposition.

@@ -149,7 +149,7 @@ func (r *contentReader) readSigned(ctx context.Context, node *message.Entity, co
 		r.result.Forwarded = append(r.result.Forwarded, unwrapNotice)
 	}
 
-	return r.addFound(ctx, normalized.Part{MIME: node.Media, Name: fileName(node)}, node.Decode())
+	return r.addFound(ctx, normalized.Part{MIME: typeOfFile(node), Name: fileName(node)}, node.Decode())
 }
 
 // readAlternative takes the plain text, unless it only says that there is HTML; else the richest form that we read.

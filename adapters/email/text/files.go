@@ -94,7 +94,7 @@ func fileType(node *message.Entity, body []byte) string {
 		return sniffed
 	}
 
-	return node.Media
+	return typeOfFile(node)
 }
 
 // contradicts reports whether bytes cannot be what was declared. Types that the sniffer does not know prove nothing, unless
@@ -263,4 +263,17 @@ func decodeLine(text string, size int) (data []byte, ok bool) {
 func (f encodedFile) part() normalized.Part {
 	node := &message.Entity{Media: "application/octet-stream"}
 	return normalized.Part{MIME: fileType(node, f.data), Name: f.name}
+}
+
+// typeOfFile returns the type of a file with the parameters without which it cannot be read: the method of an invitation (RFC 6047,
+// section 2.4) and the charset of a text. Agents compare types, so other parameters stay in the mail.
+func typeOfFile(node *message.Entity) string {
+	kept := map[string]string{}
+	for name, value := range node.Params {
+		calendar := node.Media == "text/calendar" && (name == "method" || name == "component")
+		if calendar || name == "charset" && strings.HasPrefix(node.Media, "text/") {
+			kept[name] = value
+		}
+	}
+	return message.FormatType(node.Media, kept)
 }

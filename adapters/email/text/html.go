@@ -37,12 +37,13 @@ func readHTML(text string, forwarded bool) (content, mime, own string, links []n
 	removeSelected(document, hiddenSelectors(document))
 	removeHidden(document)
 	unwrapLayout(document)
-	content, mime = convertHTML(document)
+	form := markup.Plain
+	if mime = normalized.MIMEPlain; structured(document) {
+		form, mime = markup.Markdown, normalized.MIMEMarkdown
+	}
+	content, _ = markup.Text(document, form, maxTextBytes+1) // a little more than a message carries
 	if !forwarded && removeQuoted(document) {
-		// In the form of the whole, so that both can be read alike.
-		if own, _ = convertHTML(document); mime == normalized.MIMEPlain {
-			own = squeeze(plainText(document))
-		}
+		own, _ = markup.Text(document, form, maxTextBytes+1)
 	}
 
 	if cut {
@@ -50,15 +51,6 @@ func readHTML(text string, forwarded bool) (content, mime, own string, links []n
 	}
 
 	return content, mime, own, linksOf(document)
-}
-
-// convertHTML writes a tree as text, a little longer at most than a message carries.
-func convertHTML(document *html.Node) (content, mime string) {
-	if !structured(document) {
-		return squeeze(plainText(document)), normalized.MIMEPlain
-	}
-	content, _ = markup.Text(document, markup.Markdown, maxTextBytes+1)
-	return content, normalized.MIMEMarkdown
 }
 
 // unwrapLayout turns tables without a heading row into blocks: mails are laid out with tables, and a markdown table
@@ -155,72 +147,10 @@ func structured(node *html.Node) bool {
 	return false
 }
 
-// plainText writes the visible text with line breaks where blocks end.
-func plainText(document *html.Node) string {
-	var out strings.Builder
-	var walk func(*html.Node)
-	walk = func(node *html.Node) {
-		if node.Type == html.TextNode {
-			out.WriteString(collapse(node.Data))
-		}
-
-		for child := node.FirstChild; child != nil; child = child.NextSibling {
-			walk(child)
-		}
-
-		switch node.DataAtom {
-		case atom.P, atom.Div, atom.Br, atom.Tr, atom.Table, atom.Section, atom.Article, atom.Header, atom.Footer, atom.Hr:
-			out.WriteByte('\n')
-			if node.DataAtom == atom.P {
-				out.WriteByte('\n')
-			}
-		case atom.Td:
-			out.WriteByte(' ')
-		}
-	}
-
-	walk(document)
-	return out.String()
-}
-
-// collapse treats white space as HTML does, keeping one blank at either end.
-func collapse(text string) string {
-	joined := strings.Join(strings.Fields(text), " ")
-	if joined == "" {
-		if text != "" && !strings.Contains(text, "\n") {
-			return " "
-		}
-		return ""
-	}
-
-	if strings.TrimLeft(text, " \t\r\n") != text {
-		joined = " " + joined
-	}
-
-	if strings.TrimRight(text, " \t\r\n") != text {
-		joined += " "
-	}
-
-	return joined
-}
-
-// squeeze trims lines and keeps at most one empty line in a row.
-func squeeze(text string) string {
-	var out []string
-	empty := 0
-	for line := range strings.SplitSeq(text, "\n") {
-		line = strings.TrimSpace(line)
-		if line == "" {
-			if empty++; empty > 1 {
-				continue
-			}
-		} else {
-			empty = 0
-		}
-		out = append(out, line)
-	}
-
-	return strings.TrimSpace(strings.Join(out, "\n"))
+// textInside writes what a reader sees inside of an element, at most limit bytes.
+func textInside(node *html.Node, limit int) string {
+	text, _ := markup.Text(&html.Node{Type: html.DocumentNode, FirstChild: node.FirstChild}, markup.Plain, limit)
+	return text
 }
 
 // Bounds of what is kept of the links in a mail.
@@ -243,7 +173,7 @@ func linksOf(document *html.Node) []normalized.Part {
 
 		if address := webAddress(node); address != "" && !seen[address] {
 			seen[address] = true
-			links = append(links, normalized.Part{Kind: normalized.PartLink, URL: address, Title: message.Clean(plainText(node), maxLinkTitle)})
+			links = append(links, normalized.Part{Kind: normalized.PartLink, URL: address, Title: message.Clean(textInside(node, 4*maxLinkTitle), maxLinkTitle)})
 		}
 
 		for child := node.FirstChild; child != nil; child = child.NextSibling {

@@ -54,7 +54,7 @@ func lastQuote(document *html.Node) *html.Node {
 		return nil
 	}
 	last := quotes[len(quotes)-1]
-	if visibleAfter(last) || answersInside(last) || hasForwardMark(strings.Split(plainText(last), "\n")) {
+	if visibleAfter(last) || answersInside(last) || hasForwardMark(strings.Split(textInside(last, maxTextBytes), "\n")) {
 		return nil
 	}
 	return last

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"inbox/adapters/email/message"
+	"inbox/internal/lookalike"
 	"inbox/normalized"
 )
 
@@ -41,15 +42,21 @@ func Readable(text string) string {
 		return strings.TrimSpace(text)
 	}
 
-	return norm.NFC.String(strings.TrimSpace(strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t' || r == 0x200d: // the joiner holds emoji together
-			return r
-		case unicode.IsControl(r) || message.Invisible(r):
+	return norm.NFC.String(strings.TrimSpace(lookalike.BetweenFlags(text, shown)))
+}
+
+// shown removes what shows nothing. Emoji need their joiner, and words of Arabic letters or of India the non-joiner.
+func shown(text string) string {
+	const latinEnds = 0x24f
+	previous := rune(0)
+	return strings.Map(func(r rune) rune {
+		kept := r == '\n' || r == '\t' || r == 0x200d || r == 0x200c && previous > latinEnds
+		if !kept && (unicode.IsControl(r) || message.Invisible(r)) {
 			return -1
 		}
+		previous = r
 		return r
-	}, text)))
+	}, text)
 }
 
 // harmless is the common case, and ten times cheaper to see than to rewrite. Eight bytes at a time are looked at, because

@@ -2,8 +2,7 @@ package envelope
 
 import (
 	"cmp"
-
-	"inbox/internal/ordered"
+	"slices"
 )
 
 // Kinds of messages without their other half.
@@ -59,7 +58,7 @@ func Orphans(list []Envelope) []Orphan {
 		}
 	}
 
-	ordered.Sort(orphans, func(a, b Orphan) int { return cmp.Compare(a.Index, b.Index) })
+	slices.SortFunc(orphans, func(a, b Orphan) int { return cmp.Compare(a.Index, b.Index) })
 	return orphans
 }
 

@@ -59,7 +59,7 @@ func ParseStructuredOutput(given any) (*StructuredOutput, error) {
 }
 
 // Read turns the text of a model into members of a provider turn: structured_output {parsed, diagnostics}, or failure
-// and provider_diagnostics when it is no JSON (structured_output_invalid_json) or does not fit
+// and provider_diagnostics when it is not JSON (structured_output_invalid_json) or does not fit
 // (structured_output_schema_mismatch).
 func (s *StructuredOutput) Read(text string) map[string]any {
 	parsed, err := value.Decode([]byte(strings.TrimSpace(text)), value.Limits{})

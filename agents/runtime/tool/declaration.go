@@ -168,6 +168,15 @@ func (d *Declaration) SafeName() string {
 	return d.Name()
 }
 
+// Offered returns the declaration with another name for model providers. Source: provider_safe_name of the agent runtime contract,
+// section 4.1.
+func (d *Declaration) Offered(name string) *Declaration {
+	offered := *d
+	offered.fields = maps.Clone(d.fields)
+	offered.fields["provider_safe_name"] = name
+	return &offered
+}
+
 // Description is what the model reads about the tool.
 func (d *Declaration) Description() string { return value.Text(d.Field("description")) }
 
@@ -193,7 +202,7 @@ func namespace(name string) string {
 }
 
 // ProviderSafeName writes a tool name with the letters that every model provider accepts: A-Z, a-z, 0-9 and "_", a
-// letter first (agent runtime contract, section 4.1). Two tools can get the same one; the first declared has it.
+// letter first (agent runtime contract, section 4.1). Different tools can get the same one, so it identifies none: compare Declaration.Name.
 func ProviderSafeName(name string) string {
 	safe := strings.Trim(unsafeRuns.ReplaceAllString(value.Trim(name), "__"), "_")
 	if safe == "" {

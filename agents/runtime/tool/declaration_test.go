@@ -101,13 +101,16 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// An alias that several tools have resolves to none of them, whichever was declared first.
 func TestResolveAliases(t *testing.T) {
 	set := declare(t, `[
 		{"name": "a/b-c", "description": "x", "provider_aliases": ["first", 7]},
 		{"name": "a/b", "description": "x", "provider_safe_name": "chosen", "provider_aliases": ["first", "a/b-c", "second"]},
-		{"name": "a__b__c", "description": "named as the alias of the first"}]`)
+		{"name": "a__b__c", "description": "named as the alias of the first"},
+		{"name": "git-hub/list", "description": "x"}, {"name": "git/hub-list", "description": "x", "provider_aliases": ["git__hub__list"]}]`)
 	for used, want := range map[string]string{
-		"a/b-c": "a/b-c", "a__b__c": "a__b__c", "first": "a/b-c", "second": "a/b", "chosen": "a/b", "a__b": "a__b", "none": "none", "": "",
+		"a/b-c": "a/b-c", "a__b__c": "a__b__c", "first": "first", "second": "a/b", "chosen": "a/b", "a__b": "a__b", "none": "none", "": "",
+		"git__hub__list": "git__hub__list", "git-hub/list": "git-hub/list",
 	} {
 		if got := set.Resolve(used); got != want {
 			t.Errorf("%q resolves to %q, want %q", used, got, want)

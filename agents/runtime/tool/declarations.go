@@ -140,8 +140,9 @@ func (s Declarations) List() []*Declaration {
 	return declarations
 }
 
-// Resolve returns the canonical name for the one that a model used: the name itself, else that of the first tool with
-// such an alias, else the name unchanged (agent runtime contract, section 4.1).
+// Resolve returns the canonical name for the one that a model used: the name itself, else that of the only tool with
+// such an alias, else the name unchanged (agent runtime contract, section 4.1). An alias of several tools is an alias of none:
+// to guess would run a tool that was not meant.
 func (s Declarations) Resolve(name string) string {
 	if _, known := s.byName[name]; known {
 		return name
@@ -156,7 +157,10 @@ func aliasesOf(tools iter.Seq2[string, map[string]any]) map[string]string {
 	aliases := map[string]string{}
 	add := func(alias any, name string) {
 		text, ok := alias.(string)
-		if _, taken := aliases[text]; ok && !taken {
+		if other, taken := aliases[text]; taken && other != name {
+			name = text // ambiguous: it stays as it is
+		}
+		if ok {
 			aliases[text] = name
 		}
 	}

@@ -52,7 +52,7 @@ func clone(value any) any {
 }
 
 // Plain converts a value to the types that Decode returns, one level deep: Go numbers become json.Number and typed slices and
-// maps become []any and map[string]any. What is no JSON stays as it is.
+// maps become []any and map[string]any. What is not JSON stays as it is.
 func Plain(value any) any {
 	switch v := value.(type) {
 	case nil, string, bool, json.Number, map[string]any, []any:

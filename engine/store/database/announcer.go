@@ -3,13 +3,13 @@ package database
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"errors"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"inbox/internal/clock"
 )
@@ -40,7 +40,7 @@ const (
 // PostgreSQL holds a global lock from the notification until the end of the commit.
 type announcer struct {
 	node   string
-	pool   *sql.DB
+	pool   *pgxpool.Pool
 	outage *outage
 
 	lock    sync.Mutex
@@ -52,7 +52,7 @@ type announcer struct {
 	done    chan struct{}
 }
 
-func startAnnouncer(pool *sql.DB, outage *outage) *announcer {
+func startAnnouncer(pool *pgxpool.Pool, outage *outage) *announcer {
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &announcer{
 		node: rand.Text(), pool: pool, outage: outage,
@@ -116,7 +116,7 @@ func (a *announcer) send(ctx context.Context, payloads []string) error {
 	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
 	defer cancel()
 
-	_, err := a.pool.ExecContext(ctx, `SELECT pg_notify('`+notifyChannel+`', payload), set_config('synchronous_commit', 'off', true)
+	_, err := a.pool.Exec(ctx, `SELECT pg_notify('`+notifyChannel+`', payload), set_config('synchronous_commit', 'off', true)
 		FROM unnest($1::text[]) AS payload`, payloads)
 	return err
 }
@@ -151,11 +151,10 @@ func (e *postgresEngine) Listen(ctx context.Context, notify func(channel, payloa
 }
 
 func (e *postgresEngine) listenOnce(ctx context.Context, notify func(channel, payload string), connected func()) (err error) {
-	var arrived []string
 	moved := e.primary.moved()
-	config := e.primary.first(e.config).Copy()
-	config.OnNotification = func(_ *pgconn.PgConn, one *pgconn.Notification) { arrived = append(arrived, one.Payload) }
-	connection, err := pgconn.ConnectConfig(ctx, config)
+	config := e.config.Copy()
+	e.primary.putFirst(&config.Config)
+	connection, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -165,7 +164,7 @@ func (e *postgresEngine) listenOnce(ctx context.Context, notify func(channel, pa
 		err = errors.Join(err, connection.Close(closing))
 	}()
 
-	if _, err := connection.Exec(ctx, "LISTEN "+notifyChannel).ReadAll(); err != nil {
+	if _, err := connection.Exec(ctx, "LISTEN "+notifyChannel); err != nil {
 		return err
 	}
 	connected()
@@ -181,18 +180,14 @@ func (e *postgresEngine) listenOnce(ctx context.Context, notify func(channel, pa
 	}()
 
 	for {
-		for _, payload := range arrived {
-			e.heard(payload, notify)
-		}
-		arrived = nil
-
-		err := connection.WaitForNotification(life)
+		notification, err := connection.WaitForNotification(life)
 		switch {
 		case err != nil && life.Err() != nil && ctx.Err() == nil:
 			return errOld
 		case err != nil:
 			return err
 		}
+		e.heard(notification.Payload, notify)
 	}
 }
 

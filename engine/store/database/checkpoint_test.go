@@ -16,8 +16,8 @@ func TestCheckpointPasses(t *testing.T) {
 		finished  int
 	}{
 		"nothing written":     {[]int64{0}, 0},
-		"little written":      {[]int64{900, 200, 20}, 1},
-		"more than the bound": {[]int64{900, 900, 900, 900}, 0},
+		"little written":      {[]int64{5400, 1200, 120}, 1},
+		"more than the bound": {[]int64{5400, 5400, 5400, 5400}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var c checkpointer

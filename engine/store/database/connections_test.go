@@ -1,62 +1,79 @@
 package database
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"inbox/engine/store/storetest"
+	"inbox/internal/await"
 )
-
-// processesOf asks a database several times for the process that answers, through a pool of one connection.
-func processesOf(ctx context.Context, url string, life time.Duration, times int) (processes []int, err error) {
-	config, _, err := postgresConfig(url)
-	if err != nil {
-		return nil, err
-	}
-
-	pool := openPostgresPool(config, 1, life, nil)
-	defer func() { err = errors.Join(err, pool.Close()) }()
-
-	for range times {
-		var process int
-		if err := pool.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&process); err != nil {
-			return nil, err
-		}
-		processes = append(processes, process)
-	}
-	return processes, nil
-}
 
 // TestOldConnectionsAreReplaced: a connection that has lived its time is not used again, and none is before.
 func TestOldConnectionsAreReplaced(t *testing.T) {
-	url := storetest.Postgres(t)
-	for life, want := range map[time.Duration]int{time.Hour: 1, 0: 3} {
-		processes, err := processesOf(t.Context(), url, life, 3)
+	config, _, err := postgresConfig(storetest.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	process := func(t *testing.T, pool *pgxpool.Pool) (process int) {
+		t.Helper()
+		if err := pool.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&process); err != nil {
+			t.Fatal(err)
+		}
+		return process
+	}
+	open := func(t *testing.T, life time.Duration) *pgxpool.Pool {
+		t.Helper()
+		config := config.Copy()
+		config.MaxConnLifetime, config.MaxConnLifetimeJitter = life, 0
+		pool, err := openPostgresPool(config, 1, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(pool.Close)
+		return pool
+	}
 
-		slices.Sort(processes)
-		if got := len(slices.Compact(processes)); got != want {
-			t.Errorf("%d connections for 3 questions with a life of %v, want %d", got, life, want)
+	young := open(t, time.Hour)
+	if first, second := process(t, young), process(t, young); first != second {
+		t.Errorf("processes %d and %d answered on a connection that lives for an hour", first, second)
+	}
+	old := open(t, 100*time.Millisecond)
+	first := process(t, old)
+	await.Until(t, "another connection", func() bool { return process(t, old) != first })
+}
+
+// TestLivesOfConnections: the URL sets the lifetime and the idle time of connections; without it, our defaults apply.
+func TestLivesOfConnections(t *testing.T) {
+	for parameters, want := range map[string][3]time.Duration{
+		"":                                 {30 * time.Minute, 10 * time.Minute, 5 * time.Minute},
+		"?pool_max_conn_lifetime=1h":       {time.Hour, 20 * time.Minute, 5 * time.Minute},
+		"?pool_max_conn_idle_time=30m":     {30 * time.Minute, 10 * time.Minute, 30 * time.Minute},
+		"?pool_max_conn_lifetime_jitter=0": {30 * time.Minute, 0, 5 * time.Minute},
+	} {
+		config, _, err := postgresConfig("postgres://u@a/db" + parameters)
+		if err != nil {
+			t.Errorf("%q: %v", parameters, err)
+			continue
+		}
+		if got := [3]time.Duration{config.MaxConnLifetime, config.MaxConnLifetimeJitter, config.MaxConnIdleTime}; got != want {
+			t.Errorf("%q: %v, want %v", parameters, got, want)
 		}
 	}
 }
 
 // wantedServer returns the kind of server that a URL is taken to ask for: read-write, any or other.
 func wantedServer(url string) (string, error) {
-	config, _, err := postgresConfig(url)
+	pool, _, err := postgresConfig(url)
 	if err != nil {
 		return "", err
 	}
+	config := pool.ConnConfig
 
 	pointer := func(check pgconn.ValidateConnectFunc) uintptr { return reflect.ValueOf(check).Pointer() }
 	switch {
@@ -96,14 +113,17 @@ func TestSessionsDoNotKeepLocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := openPostgresPool(config, 1, time.Hour, nil)
+	pool, err := openPostgresPool(config, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer pool.Close()
 
 	for setting, want := range map[string]string{
 		"idle_in_transaction_session_timeout": "1min", "tcp_keepalives_idle": "30", "tcp_keepalives_interval": "10", "tcp_keepalives_count": "3",
 	} {
 		var got string
-		if err := pool.QueryRowContext(t.Context(), "SHOW "+setting).Scan(&got); err != nil || got != want {
+		if err := pool.QueryRow(t.Context(), "SHOW "+setting).Scan(&got); err != nil || got != want {
 			t.Errorf("%s is %q, %v; want %q", setting, got, err, want)
 		}
 	}
@@ -116,7 +136,7 @@ func TestAdviceForWhatStandsBetween(t *testing.T) {
 		t.Fatal(err)
 	}
 	for code, want := range map[string]string{"42P05": "pool_mode = session", "26000": "pool_mode = session", "53300": "max_connections", "57P03": "check database_url"} {
-		if got := unusablePostgres(config, fmt.Errorf("migrate: %w", &pgconn.PgError{Code: code})); !strings.Contains(got, want) || !strings.Contains(got, "db1:5432") {
+		if got := unusablePostgres(config.ConnConfig, fmt.Errorf("migrate: %w", &pgconn.PgError{Code: code})); !strings.Contains(got, want) || !strings.Contains(got, "db1:5432") {
 			t.Errorf("%s: %q does not say %q", code, got, want)
 		}
 	}

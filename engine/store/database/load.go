@@ -12,8 +12,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
 	"inbox/internal/fault"
-	"inbox/internal/postgres"
 )
 
 // A mark is a document that says of a database that it must not be served.
@@ -33,7 +36,8 @@ type Loader struct {
 
 	words  *schema
 	pool   *sql.DB
-	name   string // of the file; empty = PostgreSQL
+	native *pgxpool.Pool // below pool; nil = SQLite
+	name   string        // of the file; empty = PostgreSQL
 	failed func(operation string, err error) error
 }
 
@@ -65,7 +69,7 @@ func NewLoader(ctx context.Context, options Options, version int64, mark string)
 		return nil, err
 	}
 	if err := l.prepare(ctx, version, mark); err != nil {
-		return nil, errors.Join(l.failed("make the database", err), l.pool.Close())
+		return nil, errors.Join(l.failed("make the database", err), l.closePool())
 	}
 	return l, nil
 }
@@ -102,9 +106,12 @@ func (l *Loader) openSchema(ctx context.Context, options Options) error {
 		return fault.Wrap(fault.Malformed, "database_url is not a PostgreSQL URL", err)
 	}
 	l.words, l.failed = postgresSchema, postgresFault
-	l.pool = openPostgresPool(config, 2, connectionLife, nil)
-	if err := makeSchema(ctx, l.pool, schema); err != nil {
-		return errors.Join(unusable(unusablePostgres(config, err), err), l.pool.Close())
+	if l.native, err = openPostgresPool(config, 2, nil); err != nil {
+		return err
+	}
+	l.pool = stdlib.OpenDBFromPool(l.native)
+	if err := makeSchema(ctx, l.native, schema); err != nil {
+		return errors.Join(unusable(unusablePostgres(config.ConnConfig, err), err), l.closePool())
 	}
 
 	var names []string
@@ -114,7 +121,7 @@ func (l *Loader) openSchema(ctx context.Context, options Options) error {
 		_, err = l.pool.ExecContext(ctx, `DROP TABLE `+quotedAll(names)+` CASCADE`)
 	}
 	if err != nil {
-		return errors.Join(unusable(unusablePostgres(config, err), err), l.pool.Close())
+		return errors.Join(unusable(unusablePostgres(config.ConnConfig, err), err), l.closePool())
 	}
 	return nil
 }
@@ -256,20 +263,14 @@ func (b *insertBatch) close() {
 }
 
 func (l *Loader) copyRows(ctx context.Context, table Table, next func() ([]any, bool, error)) (rows int64, err error) {
-	connection, err := l.pool.Conn(ctx)
-	if err != nil {
-		return 0, l.failed("load rows", err)
-	}
-	defer connection.Close()
-
 	var source error
-	err = connection.Raw(func(driver any) (err error) {
-		rows, err = driver.(*postgres.Connection).Copy(ctx, table.Name, table.columnNames(), func() (row []any, more bool, err error) {
-			row, more, source = next()
-			return row, more, source
-		})
-		return err
-	})
+	rows, err = l.native.CopyFrom(ctx, pgx.Identifier{table.Name}, table.columnNames(), pgx.CopyFromFunc(func() (row []any, err error) {
+		row, more, err := next()
+		if source = err; !more {
+			row = nil // the end
+		}
+		return row, err
+	}))
 	if source != nil {
 		return 0, source
 	}
@@ -288,7 +289,18 @@ func (l *Loader) Close(ctx context.Context) error {
 			_, err = l.pool.ExecContext(ctx, statement)
 		}
 	}
-	return errors.Join(l.failed("close the database", err), l.pool.Close(), l.syncFile())
+	return errors.Join(l.failed("close the database", err), l.closePool(), l.syncFile())
+}
+
+func (l *Loader) closePool() error { return closePools(l.pool, l.native) }
+
+// closePools closes a pool of database/sql, and the one of PostgreSQL below it; nil = SQLite.
+func closePools(pool *sql.DB, native *pgxpool.Pool) error {
+	err := pool.Close()
+	if native != nil {
+		native.Close()
+	}
+	return err
 }
 
 // syncFile waits until the disk has the file: pages that were written before synchronous was on are among it.
@@ -309,4 +321,4 @@ func (l *Loader) syncFile() error {
 }
 
 // Abandon closes a database that stays unfinished.
-func (l *Loader) Abandon() { _ = l.pool.Close() }
+func (l *Loader) Abandon() { _ = l.closePool() }

@@ -61,3 +61,33 @@ func TestWaitForALockIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestMissingMigrationIsRefused: a database that lacks a migration before its newest one was changed by hand, and nothing is applied to it.
+func TestMissingMigrationIsRefused(t *testing.T) {
+	if err := registerClock(); err != nil {
+		t.Fatal(err)
+	}
+	pool, err := openPool(t.Context(), sqliteURL(filepath.Join(t.TempDir(), File)), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = pool.Close() })
+	if err := MigrateTo(t.Context(), pool, SQLite, 44); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.ExecContext(t.Context(), `DELETE FROM goose_db_version WHERE version_id = 30`); err != nil {
+		t.Fatal(err)
+	}
+
+	known, err := KnownSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = MigrateTo(t.Context(), pool, SQLite, known)
+	if err == nil || !strings.Contains(err.Error(), "restore a backup") || !strings.Contains(err.Error(), "30") {
+		t.Errorf("got %v", err)
+	}
+	if version, err := sqliteSchema.version(t.Context(), pool); err != nil || version != 44 {
+		t.Errorf("version %d, %v", version, err)
+	}
+}

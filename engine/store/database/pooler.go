@@ -2,13 +2,11 @@ package database
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"strconv"
 
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"inbox/internal/postgres"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // errShared refuses a pooler between this node and PostgreSQL that does not keep sessions.
@@ -33,15 +31,9 @@ func noticeSilence(config *pgconn.Config) {
 
 // refuseSharedSessions finds a pooler that does not give each connection a session of its own. It would fail later, when two connections
 // use one session.
-func refuseSharedSessions(ctx context.Context, pool *sql.DB, config *pgconn.Config) error {
-	connection, err := pool.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer connection.Close()
-
-	return connection.Raw(func(driver any) error {
-		first := driver.(*postgres.Connection).Wire()
+func refuseSharedSessions(ctx context.Context, pool *pgxpool.Pool, config *pgconn.Config) error {
+	return pool.AcquireFunc(ctx, func(connection *pgxpool.Conn) error {
+		first := connection.Conn().PgConn()
 		process, err := valueOf(ctx, first, selectProcess)
 		if err != nil || process == strconv.FormatUint(uint64(first.PID()), 10) {
 			return err // PostgreSQL itself answers: a pooler gives its clients numbers of its own

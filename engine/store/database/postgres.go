@@ -2,8 +2,6 @@ package database
 
 import (
 	"context"
-	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"math/rand/v2"
 	"net/url"
@@ -13,13 +11,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/internal/clock"
 	"inbox/internal/fault"
-	"inbox/internal/postgres"
 )
 
 var repeated = promauto.NewCounter(prometheus.CounterOpts{
@@ -29,14 +29,14 @@ var repeated = promauto.NewCounter(prometheus.CounterOpts{
 // maxAttempts bounds how often a transaction runs when PostgreSQL asks to run it again.
 const maxAttempts = 8
 
-// postgresEngine is a pool of equal connections. Transactions use its connections themselves, for their pipelines.
+// postgresEngine is a pool of equal connections.
 type postgresEngine struct {
-	statements
-	config      *pgconn.Config
-	primary     *primary
-	connections int
-	announcer   *announcer
-	logger      logger
+	pool      *pgxpool.Pool
+	config    *pgx.ConnConfig
+	primary   *primary
+	announcer *announcer
+	outage    *outage
+	logger    logger
 
 	endLooks context.CancelFunc
 	looks    sync.WaitGroup
@@ -52,30 +52,34 @@ func openPostgres(ctx context.Context, options Options) (Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	servers := known.servers(config)
+	wire := &config.ConnConfig.Config
+	servers := known.servers(wire)
 	if len(servers) > 1 {
 		known.look(ctx, servers) // the first one may be a former primary
 	}
-	known.guard(config)
-	noticeSilence(config)
+	known.guard(wire)
+	noticeSilence(wire)
 
-	pool := openPostgresPool(config, options.Connections, connectionLife, known)
-	err = refuseSharedSessions(ctx, pool, config)
+	pool, err := openPostgresPool(config, options.Connections, known)
+	if err != nil {
+		return nil, err
+	}
+	err = refuseSharedSessions(ctx, pool, wire)
 	if err == nil {
 		err = makeSchema(ctx, pool, schema)
 	}
 	if err == nil {
-		err = migrateOrKeep(ctx, pool, postgresSchema, options.AsFound, options.Logger)
+		migrating := stdlib.OpenDBFromPool(pool)
+		err = errors.Join(migrateOrKeep(ctx, migrating, postgresSchema, options.AsFound, options.Logger), migrating.Close())
 	}
 	if err != nil {
-		return nil, errors.Join(unusable(unusablePostgres(config, err), err), pool.Close())
+		pool.Close()
+		return nil, unusable(unusablePostgres(config.ConnConfig, err), err)
 	}
 
 	e := &postgresEngine{
-		statements: statements{pool: pool, failed: postgresFault, outage: &outage{logger: options.Logger, remedy: postgresRemedy}}, config: config, primary: known, connections: options.Connections,
-		logger: options.Logger,
+		pool: pool, config: config.ConnConfig, primary: known, outage: &outage{logger: options.Logger, remedy: postgresRemedy}, logger: options.Logger,
 	}
-	e.lost = e.lostRead
 	looking, end := context.WithCancel(context.Background())
 	e.endLooks = end
 	e.looks.Go(func() { known.lookAround(looking, servers) })
@@ -85,11 +89,11 @@ func openPostgres(ctx context.Context, options Options) (Engine, error) {
 
 // makeSchema makes the schema that a URL names alone in its search_path: further domains of a server have one each. Where several nodes
 // make it at once, PostgreSQL refuses all but one, with the codes below, and it is there.
-func makeSchema(ctx context.Context, pool *sql.DB, name string) error {
+func makeSchema(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
 		return nil
 	}
-	_, err := pool.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+postgres.Quote(name))
+	_, err := pool.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+quoted(name))
 	if failure, is := errors.AsType[*pgconn.PgError](err); is && (failure.Code == "23505" || failure.Code == "42P06") {
 		return nil
 	}
@@ -115,12 +119,9 @@ func (e *postgresEngine) Transact(ctx context.Context, work func(Session) error)
 	}
 }
 
-// renew closes the idle connections: where one was lost, a restarted server or a firewall has ended the others too, and
-// each would cost a caller a failure.
-func (e *postgresEngine) renew() {
-	e.pool.SetMaxIdleConns(0)
-	e.pool.SetMaxIdleConns(e.connections)
-}
+// renew replaces all connections, those in use when they are returned: where one was lost, a restarted server or a firewall has ended the
+// others too, and each would cost a caller a failure.
+func (e *postgresEngine) renew() { e.pool.Reset() }
 
 // lostRead reports whether a query failed with its connection, so that another one may answer it.
 func (e *postgresEngine) lostRead(err error) bool {
@@ -132,48 +133,81 @@ func (e *postgresEngine) lostRead(err error) bool {
 	return true
 }
 
+// Each reads beside transactions. A query that was lost with its connection before it returned a row is sent once more.
+func (e *postgresEngine) Each(ctx context.Context, query string, arguments []any, scan func(Row) error) error {
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
+	defer cancel()
+
+	begun, scanned, err := e.read(ctx, query, arguments, scan)
+	if err != nil && !begun && ctx.Err() == nil && e.lostRead(err) {
+		_, scanned, err = e.read(ctx, query, arguments, scan)
+	}
+	if scanned != nil {
+		return scanned
+	}
+	return e.outage.note(readFault(ctx, postgresFault, err))
+}
+
+// read returns the error of scan apart from that of the database. Begun = there was a row.
+func (e *postgresEngine) read(ctx context.Context, query string, arguments []any, scan func(Row) error) (begun bool, scanned, err error) {
+	readCount.Inc()
+	rows, err := e.pool.Query(ctx, query, arguments...)
+	if err != nil {
+		return false, nil, err
+	}
+	defer rows.Close()
+
+	for rows.Next() {
+		begun = true
+		if scanned = scan(rows); scanned != nil {
+			return begun, scanned, nil
+		}
+	}
+	return begun, nil, rows.Err()
+}
+
+// Damage implements Engine.
+func (e *postgresEngine) Damage() *Damage { return e.outage.damage.Load() }
+
 // once runs work in one transaction of one connection. Lost = the connection broke before COMMIT was sent, so that nothing was done.
 func (e *postgresEngine) once(ctx context.Context, work func(Session) error) (lost bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 
-	connection, err := e.pool.Conn(ctx)
+	connection, err := e.pool.Acquire(ctx)
 	if err != nil {
 		return false, Unavailable("connect", err)
 	}
-	defer connection.Close()
+	defer connection.Release() // ends a connection that is closed, or still in a transaction
 
-	var result error
-	err = connection.Raw(func(driverConnection any) error {
-		session := &postgresSession{connection: driverConnection.(*postgres.Connection)}
-		result = guarded(work, session)
-		wire := session.connection.Wire()
-		if result == nil {
-			if err := e.primary.refuseCommit(wire); err != nil {
-				lost, result = errors.Is(err, errReplaced), Unavailable("commit", err)
+	session := &postgresSession{connection: connection.Conn()}
+	wire := session.connection.PgConn()
+	err = guarded(work, session)
+	if err == nil {
+		if refusal := e.primary.refuseCommit(wire); refusal != nil {
+			lost, err = errors.Is(refusal, errReplaced), Unavailable("commit", refusal)
+		}
+	}
+	if err == nil {
+		err = session.commit(ctx)
+		if err == nil && session.begun {
+			if doubt := e.primary.doubtCommit(wire); doubt != nil {
+				err = unknown("commit", doubt)
 			}
 		}
-		if result == nil {
-			result = session.commit(ctx)
-			if result == nil && session.begun {
-				if err := e.primary.doubtCommit(wire); err != nil {
-					result = unknown("commit", err)
-				}
-			}
-		}
+	}
 
-		if wire.IsClosed() && ctx.Err() == nil {
-			lost = lost || fault.OutcomeOf(result) == fault.NotDone
-			e.renew()
-		}
+	if wire.IsClosed() && ctx.Err() == nil {
+		lost = lost || fault.OutcomeOf(err) == fault.NotDone
+		e.renew()
+	}
 
-		return session.release(result)
-	})
-
-	return lost, errors.Join(result, hideBadConnection(err))
+	session.rollback()
+	return lost, err
 }
 
-func (e *postgresEngine) Reader() Querier { return &e.statements }
+// Reader implements Engine.
+func (e *postgresEngine) Reader() Querier { return e }
 
 // HasSchema implements Engine.
 func (e *postgresEngine) HasSchema(ctx context.Context) (bool, error) {
@@ -184,7 +218,11 @@ func (e *postgresEngine) Kind() string          { return Postgres }
 func (e *postgresEngine) Announce(wakes []Wake) { e.announcer.add(wakes) }
 
 func (e *postgresEngine) Ping(ctx context.Context) error {
-	if err := e.pool.PingContext(ctx); err != nil {
+	err := e.pool.Ping(ctx)
+	if err != nil && ctx.Err() == nil && e.lostRead(err) {
+		err = e.pool.Ping(ctx)
+	}
+	if err != nil {
 		return Unavailable("ping", err)
 	}
 	return nil
@@ -194,7 +232,8 @@ func (e *postgresEngine) Close() error {
 	e.endLooks()
 	e.looks.Wait()
 	e.announcer.stop()
-	return errors.Join(e.close(), e.pool.Close())
+	e.pool.Close()
+	return nil
 }
 
 // repeatable reports whether the same transaction may succeed now: a serialization failure, a deadlock, or one of the
@@ -240,13 +279,6 @@ func postgresFault(operation string, err error) error {
 	return operationError{operation, err}
 }
 
-func hideBadConnection(err error) error {
-	if errors.Is(err, errBroken) {
-		return nil
-	}
-	return err
-}
-
 const (
 	// connectionLife is after which a connection is replaced when it is next needed, at the latest a third later: a server
 	// that was promoted, or came back behind the same name, gets its share without a restart of ours.
@@ -255,37 +287,55 @@ const (
 	connectionIdle = 5 * time.Minute
 	// connectPatience bounds one attempt to connect to one host.
 	connectPatience = 10 * time.Second
+	// rollbackPatience bounds the end of a transaction that failed.
+	rollbackPatience = 5 * time.Second
 )
 
 // errOld reports that a connection has lived its time.
 var errOld = errors.New("the connection has lived its time")
 
-// postgresConfig reads a URL as PostgreSQL's own tools do, several hosts included. Where neither it nor the environment
+// postgresConfig reads a URL as pgx and PostgreSQL's own tools do, several hosts included. Where neither it nor the environment
 // names the kind of server that is wanted (target_session_attrs), it is one that can be written to. Schema is the search_path of the URL.
-func postgresConfig(text string) (config *pgconn.Config, schema string, err error) {
-	config, err = pgconn.ParseConfig(text)
+func postgresConfig(text string) (config *pgxpool.Config, schema string, err error) {
+	config, err = pgxpool.ParseConfig(text)
 	if err != nil {
 		return nil, "", err
 	}
-	if config.ValidateConnect == nil && !wantsAnyServer(text) {
-		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+
+	wire := config.ConnConfig
+	if wire.ValidateConnect == nil && !written(text, "target_session_attrs") && os.Getenv("PGTARGETSESSIONATTRS") == "" {
+		wire.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 
-	if config.RuntimeParams["application_name"] == "" {
-		config.RuntimeParams["application_name"] = "inbox"
+	if wire.RuntimeParams["application_name"] == "" {
+		wire.RuntimeParams["application_name"] = "inbox"
 	}
-	if config.ConnectTimeout == 0 {
-		config.ConnectTimeout = connectPatience
+	if wire.ConnectTimeout == 0 {
+		wire.ConnectTimeout = connectPatience
 	}
 
-	closes := config.OnPgError
-	config.OnPgError = func(connection *pgconn.PgConn, failure *pgconn.PgError) bool {
+	closes := wire.OnPgError
+	wire.OnPgError = func(connection *pgconn.PgConn, failure *pgconn.PgError) bool {
 		return closes(connection, failure) && !unfit(failure)
 	}
 
-	schema = config.RuntimeParams["search_path"]
-	delete(config.RuntimeParams, "search_path")
-	config.AfterConnect = func(ctx context.Context, connection *pgconn.PgConn) error { return setSession(ctx, connection, schema) }
+	schema = wire.RuntimeParams["search_path"]
+	delete(wire.RuntimeParams, "search_path")
+	patience := wire.ConnectTimeout
+	wire.AfterConnect = func(ctx context.Context, connection *pgconn.PgConn) error {
+		ctx, cancel := context.WithTimeout(ctx, patience) // a pool connects without the deadline of a caller
+		defer cancel()
+		return setSession(ctx, connection, schema)
+	}
+	if !written(text, "pool_max_conn_lifetime") {
+		config.MaxConnLifetime = connectionLife
+	}
+	if !written(text, "pool_max_conn_lifetime_jitter") {
+		config.MaxConnLifetimeJitter = config.MaxConnLifetime / 3
+	}
+	if !written(text, "pool_max_conn_idle_time") {
+		config.MaxConnIdleTime = connectionIdle
+	}
 	return config, schema, nil
 }
 
@@ -297,10 +347,10 @@ func setSession(ctx context.Context, connection *pgconn.PgConn, schema string) e
 	return connection.ExecParams(ctx, "SELECT set_config('search_path', $1, false)", [][]byte{[]byte(schema)}, nil, nil, nil).Read().Err
 }
 
-// wantsAnyServer reports whether target_session_attrs=any is written, which pgconn does not tell from nothing.
-func wantsAnyServer(text string) bool {
+// written reports whether a URL has a parameter, which its configuration does not tell from a default.
+func written(text, parameter string) bool {
 	u, err := url.Parse(text)
-	return err == nil && u.Query().Has("target_session_attrs") || os.Getenv("PGTARGETSESSIONATTRS") != ""
+	return err == nil && u.Query().Has(parameter)
 }
 
 // unfit reports whether a connection must not be used again although PostgreSQL has not ended it: its session is read-only
@@ -316,9 +366,6 @@ func readOnly(err error) bool {
 	return found && failure.Code == "25006"
 }
 
-// lifeEnd is where a connection keeps when it has lived its time.
-const lifeEnd = "inbox: life ends"
-
 // sessionSettings bound how long PostgreSQL keeps the locks of a node that hangs in a transaction (longer than maxWait), and of one whose
 // machine is gone. Those of the planner are for statements that read few rows: by its defaults, which are for disks that turn, PostgreSQL reads
 // and sorts all of a range of an index for the newest fifty, and compiles statements for longer than they run. They are not parameters of the
@@ -327,34 +374,26 @@ const sessionSettings = "SET idle_in_transaction_session_timeout = '60s'; " +
 	"SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3; " +
 	"SET random_page_cost = 1.1; SET jit = off"
 
-// openPostgresPool makes the pool; it connects when it is first used. Connections that were made together do not end
-// together: each draws its life.
-// Connections to a former primary are replaced, too, where the newest one is known; nil = it is not.
-func openPostgresPool(config *pgconn.Config, connections int, life time.Duration, known *primary) *sql.DB {
-	connector := &postgres.Connector{
-		Config: config,
-		Prepare: func(_ context.Context, connection *pgconn.PgConn) error {
-			connection.CustomData()[lifeEnd] = time.Now().Add(life + rand.N(life/3+1))
-			return nil
-		},
-		Fit: func(connection *pgconn.PgConn) bool {
-			end, ok := connection.CustomData()[lifeEnd].(time.Time)
-			return (known == nil || known.usable(connection)) && (!ok || !time.Now().After(end))
-		},
-	}
+// openPostgresPool makes a pool; it connects when it is first used. Connections that were made together do not end together, and those to a
+// former primary are replaced where the newest one is known; nil = it is not.
+func openPostgresPool(config *pgxpool.Config, connections int, known *primary) (*pgxpool.Pool, error) {
+	config = config.Copy()
+	config.MaxConns = int32(connections)
+	config.MinConns, config.MinIdleConns = min(config.MinConns, config.MaxConns), min(config.MinIdleConns, config.MaxConns)
 	if known != nil {
-		connector.Order = known.first
+		config.BeforeConnect = func(_ context.Context, wire *pgx.ConnConfig) error {
+			known.putFirst(&wire.Config)
+			return nil
+		}
+		config.PrepareConn = func(_ context.Context, connection *pgx.Conn) (bool, error) {
+			return known.usable(connection.PgConn()), nil
+		}
 	}
-
-	pool := sql.OpenDB(connector)
-	pool.SetMaxOpenConns(connections)
-	pool.SetMaxIdleConns(connections)
-	pool.SetConnMaxIdleTime(connectionIdle)
-	return pool
+	return pgxpool.NewWithConfig(context.Background(), config)
 }
 
 // unusablePostgres names the servers that were tried, and what to do.
-func unusablePostgres(config *pgconn.Config, err error) string {
+func unusablePostgres(config *pgx.ConnConfig, err error) string {
 	hosts := []string{config.Host + ":" + strconv.Itoa(int(config.Port))}
 	for _, other := range config.Fallbacks {
 		if host := other.Host + ":" + strconv.Itoa(int(other.Port)); host != hosts[len(hosts)-1] { // the same again without TLS
@@ -391,14 +430,11 @@ func unusablePostgres(config *pgconn.Config, err error) string {
 	return text + "check database_url and that the server runs"
 }
 
-// errBroken makes database/sql drop a connection.
-var errBroken = driver.ErrBadConn
-
 // postgresSession is one transaction. Statements whose result no caller needs wait for the next one whose result a caller
-// does need and travel with it in one pipeline: an acceptance takes two round trips instead of six.
+// does need and travel with it in one batch: an acceptance takes two round trips instead of six.
 type postgresSession struct {
-	connection *postgres.Connection
-	pending    []postgres.Statement
+	connection *pgx.Conn
+	pending    pgx.Batch
 	begun      bool
 }
 
@@ -407,44 +443,49 @@ func (s *postgresSession) Do(_ context.Context, query string, arguments ...any) 
 	return nil
 }
 
-func (s *postgresSession) Change(ctx context.Context, query string, arguments ...any) (int64, error) {
-	s.queue(query, arguments)
-	var changed int64
-	err := s.send(ctx, func(rows *postgres.Rows) (err error) {
-		changed, _, err = rows.Changed()
-		return err
+func (s *postgresSession) Change(ctx context.Context, query string, arguments ...any) (changed int64, err error) {
+	s.queue(query, arguments).Exec(func(tag pgconn.CommandTag) error {
+		changed = tag.RowsAffected()
+		return nil
 	})
-
-	return changed, postgresFault("write", err)
+	return changed, postgresFault("write", s.send(ctx))
 }
 
 func (s *postgresSession) Each(ctx context.Context, query string, arguments []any, scan func(Row) error) error {
-	s.queue(query, arguments)
 	var scanned error
-	err := s.send(ctx, func(rows *postgres.Rows) error {
+	s.queue(query, arguments).Query(func(rows pgx.Rows) error {
 		for scanned == nil && rows.Next() {
 			scanned = scan(rows)
 		}
-		return rows.Err()
+		return nil // what the database has to say, send returns
 	})
 
-	return errors.Join(scanned, postgresFault("read", err))
+	err := s.send(ctx)
+	if scanned != nil {
+		return scanned
+	}
+	return postgresFault("read", err)
 }
 
-func (s *postgresSession) queue(query string, arguments []any) {
+func (s *postgresSession) queue(query string, arguments []any) *pgx.QueuedQuery {
 	if !s.begun {
 		s.begun = true
-		s.pending = append(s.pending, postgres.Statement{Query: "BEGIN"})
+		s.pending.Queue("BEGIN")
 	}
-	s.pending = append(s.pending, postgres.Statement{Query: query, Arguments: arguments})
+	writeCount.Inc()
+	return s.pending.Queue(query, arguments...)
 }
 
-// send sends what is pending and returns the result of the last statement to last.
-func (s *postgresSession) send(ctx context.Context, last func(*postgres.Rows) error) error {
-	pending := s.pending
-	s.pending = nil
-	return s.connection.Run(ctx, pending, last)
+// send sends the pending statements in one batch and returns the first error. PostgreSQL skips the statements after the one that failed.
+func (s *postgresSession) send(ctx context.Context) error {
+	batch := s.pending
+	s.pending = pgx.Batch{}
+	roundTrips.Inc()
+	return s.connection.SendBatch(ctx, &batch).Close()
 }
+
+// errRolledBack is what the COMMIT of a transaction comes to in which a statement failed.
+var errRolledBack = errors.New("PostgreSQL rolled the transaction back")
 
 // commit sends COMMIT. It is done when PostgreSQL confirms it, whatever happens to the connection afterwards; a transaction in which
 // a statement failed is confirmed as rolled back.
@@ -454,14 +495,13 @@ func (s *postgresSession) commit(ctx context.Context) error {
 	}
 
 	done := false
-	s.pending = append(s.pending, postgres.Statement{Query: "COMMIT"})
-	err := s.send(ctx, func(rows *postgres.Rows) error {
-		_, command, err := rows.Changed()
-		if done = err == nil && command == "COMMIT"; err == nil && !done {
-			return postgres.ErrRolledBack
+	s.pending.Queue("COMMIT").Exec(func(tag pgconn.CommandTag) error {
+		if done = tag.String() == "COMMIT"; !done {
+			return errRolledBack
 		}
-		return err
+		return nil
 	})
+	err := s.send(ctx)
 
 	switch {
 	case done:
@@ -472,30 +512,23 @@ func (s *postgresSession) commit(ctx context.Context) error {
 	return postgresFault("commit", err)
 }
 
-// unanswered reports whether the connection ended after COMMIT was sent and before PostgreSQL said what became of it. On a connection
-// that goes on, an error is its answer; in a read-only transaction there is nothing to commit.
+// unanswered reports whether the connection was lost after COMMIT was sent and before PostgreSQL answered. The outcome is known in three other
+// cases: the connection is still open, so the error is PostgreSQL's answer; the transaction was read-only, so nothing was to be committed; or pgx could
+// not prepare a statement of the batch, so the batch was not sent.
 func (s *postgresSession) unanswered(err error) bool {
-	return s.connection.Wire().IsClosed() && !pgconn.SafeToRetry(err) && !readOnly(err)
+	_, prepares := errors.AsType[pgx.ErrPreprocessingBatch](err)
+	return s.connection.IsClosed() && !prepares && !pgconn.SafeToRetry(err) && !readOnly(err)
 }
 
-// release leaves the connection without a transaction, or has it dropped.
-func (s *postgresSession) release(result error) error {
-	wire := s.connection.Wire()
-	if wire.IsClosed() {
-		return errBroken
-	}
-	if result == nil || wire.TxStatus() == 'I' {
-		return nil
+// rollback ends a transaction that was not committed. Where it fails, the pool ends the connection.
+func (s *postgresSession) rollback() {
+	if s.connection.IsClosed() || s.connection.PgConn().TxStatus() == 'I' {
+		return
 	}
 
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), rollbackPatience)
 	defer cancel()
-
-	if _, err := wire.Exec(ctx, "ROLLBACK").ReadAll(); err != nil {
-		return errBroken
-	}
-
-	return nil
+	_, _ = s.connection.Exec(ctx, "ROLLBACK")
 }
 
 // Size returns the bytes of the database. How many of them hold nothing, PostgreSQL does not say without an extension: 0.
@@ -519,7 +552,7 @@ func (e *postgresEngine) Replaced(context.Context) {}
 func (e *postgresEngine) ForgetFree(ctx context.Context) (remains []string, err error) {
 	remains = []string{"the write-ahead log, archives and replicas of PostgreSQL keep removed rows as long as they are set to"}
 	for _, table := range vacuumed {
-		if _, err := e.pool.ExecContext(ctx, "VACUUM "+table); err != nil {
+		if _, err := e.pool.Exec(ctx, "VACUUM "+table); err != nil {
 			if ctx.Err() != nil {
 				return nil, Unavailable("vacuum", err)
 			}

@@ -253,19 +253,17 @@ func (p *primary) note(at *pgconn.FallbackConfig, found position) {
 	}
 }
 
-// first returns the configuration with the newest primary as its first server: a frozen one would keep each attempt to connect.
-func (p *primary) first(config *pgconn.Config) *pgconn.Config {
+// putFirst makes the newest primary the first server of a configuration: a frozen one would keep each attempt to connect.
+func (p *primary) putFirst(config *pgconn.Config) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	if p.at == nil || p.at.Host == config.Host && p.at.Port == config.Port {
-		return config
+		return
 	}
 
 	all := append([]*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port, TLSConfig: config.TLSConfig}}, config.Fallbacks...)
 	slices.SortStableFunc(all, func(a, b *pgconn.FallbackConfig) int { return p.distance(a) - p.distance(b) })
-	ordered := config.Copy()
-	ordered.Host, ordered.Port, ordered.TLSConfig, ordered.Fallbacks = all[0].Host, all[0].Port, all[0].TLSConfig, all[1:]
-	return ordered
+	config.Host, config.Port, config.TLSConfig, config.Fallbacks = all[0].Host, all[0].Port, all[0].TLSConfig, all[1:]
 }
 
 func (p *primary) distance(server *pgconn.FallbackConfig) int {

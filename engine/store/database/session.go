@@ -7,7 +7,23 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
 	"inbox/internal/fault"
+)
+
+// What a message costs here. docs/performance.md has the counts per message, and a test holds them.
+var (
+	statementCount = promauto.NewCounterVec(prometheus.CounterOpts{
+		Name: "inbox_store_statements_total", Help: "SQL statements, by whether they ran in a transaction (write) or beside one (read).",
+	}, []string{"access"})
+	readCount  = statementCount.WithLabelValues("read")
+	writeCount = statementCount.WithLabelValues("write")
+
+	roundTrips = promauto.NewCounter(prometheus.CounterOpts{
+		Name: "inbox_store_round_trips_total", Help: "Times that a transaction waited for an answer of PostgreSQL.",
+	})
 )
 
 // Row is the current row of a result.
@@ -41,11 +57,9 @@ const maxStatements = 256
 // for a quarter of an hour.
 const maxWait = 30 * time.Second
 
-// statements reads through a pool with statements prepared once.
+// statements reads SQLite through a pool of database/sql, with statements prepared once.
 type statements struct {
 	pool   *sql.DB
-	failed func(operation string, err error) error
-	lost   func(error) bool // the query failed with its connection and may be asked again; nil = never
 	outage *outage
 
 	lock     sync.RWMutex
@@ -57,11 +71,8 @@ func (s *statements) Each(ctx context.Context, query string, arguments []any, sc
 	defer cancel()
 
 	rows, err := s.query(ctx, query, arguments)
-	if err != nil && ctx.Err() == nil && s.lost != nil && s.lost(err) {
-		rows, err = s.query(ctx, query, arguments)
-	}
 	if err != nil {
-		return s.outage.note(s.read(ctx, err))
+		return s.outage.note(readFault(ctx, sqliteFault, err))
 	}
 
 	scanned, err := scanAll(rows, scan)
@@ -69,20 +80,22 @@ func (s *statements) Each(ctx context.Context, query string, arguments []any, sc
 		return scanned
 	}
 
-	return s.outage.note(s.read(ctx, err))
+	return s.outage.note(readFault(ctx, sqliteFault, err))
 }
 
 // Damage returns the first damage that this process met; nil = none.
 func (s *statements) Damage() *Damage { return s.outage.damage.Load() }
 
-func (s *statements) read(ctx context.Context, err error) error {
+// readFault classes the error of a read, which is that of its context once that has ended.
+func readFault(ctx context.Context, failed func(operation string, err error) error, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return Unavailable("read", errors.Join(ctx.Err(), err))
 	}
-	return s.failed("read", err)
+	return failed("read", err)
 }
 
 func (s *statements) query(ctx context.Context, query string, arguments []any) (*sql.Rows, error) {
+	readCount.Inc()
 	statement, err := s.prepare(ctx, query)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 )
 
 // A copy of the database is all rows of all tables but those that are derived from others. Tables and columns are found by looking at
@@ -163,6 +166,7 @@ type Snapshot struct {
 	Rows    map[string]int64
 
 	pool       *sql.DB
+	native     *pgxpool.Pool // below pool; nil = SQLite
 	connection *sql.Conn
 	failed     func(operation string, err error) error
 }
@@ -179,7 +183,11 @@ func (e *sqliteEngine) Snapshot(ctx context.Context, at time.Time) (*Snapshot, e
 
 // Snapshot opens a view of the whole schema.
 func (e *postgresEngine) Snapshot(ctx context.Context, at time.Time) (*Snapshot, error) {
-	s := &Snapshot{At: at, Engine: Postgres, pool: openPostgresPool(e.config, 1, connectionLife, e.primary), failed: postgresFault}
+	native, err := openPostgresPool(e.pool.Config(), 1, e.primary)
+	if err != nil {
+		return nil, postgresFault("open a snapshot", err)
+	}
+	s := &Snapshot{At: at, Engine: Postgres, pool: stdlib.OpenDBFromPool(native), native: native, failed: postgresFault}
 	// A backup may be slow to write what it reads.
 	return s.begin(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL idle_in_transaction_session_timeout = 0", postgresSchema)
 }
@@ -263,5 +271,5 @@ func (s *Snapshot) Close() (err error) {
 		_, _ = s.connection.ExecContext(context.Background(), "ROLLBACK") // nothing was written
 		err = s.connection.Close()
 	}
-	return errors.Join(err, s.pool.Close())
+	return errors.Join(err, closePools(s.pool, s.native))
 }

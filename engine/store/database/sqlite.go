@@ -124,12 +124,12 @@ func openSQLiteFile(ctx context.Context, path, checkpoints string, options Optio
 
 	c := startCheckpointer(reads, w, path, options.Logger)
 	e := &sqliteEngine{
-		statements: statements{pool: reads, failed: sqliteFault, outage: &outage{logger: options.Logger, remedy: sqliteRemedy}},
+		statements: statements{pool: reads, outage: &outage{logger: options.Logger, remedy: sqliteRemedy}},
 		writer:     w, checkpointer: c, writes: writes, reads: reads, path: path, logger: options.Logger,
 	}
-	w.committed = func(transactions int) {
+	w.committed = func(statements int) {
 		e.groups.Add(1)
-		c.wrote(transactions)
+		c.wrote(statements)
 	}
 
 	go w.loop()
@@ -349,12 +349,13 @@ type checkpointer struct {
 }
 
 const (
-	// checkpointWrites is the number of transactions after which a checkpoint is due at once. More of them move fewer pages
-	// in all, fewer make each sync short: with 1000 the slowest hundredth of 10 KiB mails waited a quarter longer.
-	checkpointWrites = 400
+	// checkpointWrites is the number of statements after which a checkpoint is due at once: those of some 400 messages. More of them move
+	// fewer pages in all, fewer make each sync short: with 1000 messages the slowest hundredth of 10 KiB mails waited a quarter longer.
+	// Transactions are no measure, because one of retention or of the search index has as many statements as 50 messages.
+	checkpointWrites = 2400
 	checkpointEvery  = time.Second
-	// fewWrites is the number of transactions whose pages the writer moves in a few milliseconds.
-	fewWrites = 64
+	// fewWrites is the number of statements whose pages the writer moves in a few milliseconds: those of 64 messages.
+	fewWrites = 6 * 64
 	// maxPasses bounds how often the rest is moved beside the writer until it is that little.
 	maxPasses = 4
 )
@@ -431,9 +432,9 @@ func startCheckpointer(pool *sql.DB, w *writer, path string, log logger) *checkp
 	return c
 }
 
-// wrote counts transactions that were committed.
-func (c *checkpointer) wrote(transactions int) {
-	if c.writes.Add(int64(transactions)) < checkpointWrites {
+// wrote counts statements whose transactions were committed.
+func (c *checkpointer) wrote(statements int) {
+	if c.writes.Add(int64(statements)) < checkpointWrites {
 		return
 	}
 

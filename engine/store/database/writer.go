@@ -48,9 +48,9 @@ type writer struct {
 	stopOnce sync.Once
 	finished chan struct{} // closed when the loop has ended
 
-	committed func(transactions int) // told of every group
-	careful   int                    // groups that still get savepoints
-	locked    bool                   // another process held the write lock when the last group wanted it
+	committed func(statements int) // told of every group that was committed
+	careful   int                  // groups that still get savepoints
+	locked    bool                 // another process held the write lock when the last group wanted it
 }
 
 // carefulGroups is how many groups get savepoints after one whose rows had to be rolled back: failures come in
@@ -205,7 +205,7 @@ func (w *writer) transact(group []*submission) {
 
 	w.careful = max(0, w.careful-1)
 	groupSize.Observe(float64(len(group)))
-	w.committed(len(group))
+	w.committed(w.session.statements)
 	for _, e := range group {
 		close(e.done)
 	}
@@ -287,6 +287,7 @@ type writerSession struct {
 	prepared   map[string]*sql.Stmt
 	changed    bool // the current caller's work may have changed rows
 	open       bool // a transaction is open
+	statements int  // of callers since the transaction began
 	undone     bool // SQLite rolled back the transaction in which the callers' work runs, or it must be
 }
 
@@ -388,6 +389,8 @@ func (s *writerSession) ofTransaction(query string) (*sql.Stmt, error) {
 	if s.undone {
 		return nil, Unavailable("write", errUndone)
 	}
+	writeCount.Inc()
+	s.statements++
 	return s.statement(query)
 }
 
@@ -433,6 +436,7 @@ func (s *writerSession) savepoint(work func(Session) error) error {
 // begin starts a transaction. One that could not be rolled back before is rolled back first.
 func (s *writerSession) begin() error {
 	s.rollback()
+	s.statements = 0
 	err := s.execute("BEGIN IMMEDIATE")
 	s.open = s.open || err == nil
 	return err

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	_ "modernc.org/sqlite" // reads where the pages of a table are
+
+	"inbox/internal/await"
 )
 
 // Damage overwrites 200 bytes of the first page of a table of a SQLite database, as a disk may do, whether a server has the file open or not.
@@ -25,9 +27,13 @@ func Damage(t testing.TB, file, table string) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := pool.ExecContext(t.Context(), "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
-		t.Fatal(err)
-	}
+	await.Until(t, "all pages to be in the file", func() bool { // a reader of the server may keep some in the log, where they are whole
+		var busy, pages, moved int64
+		if err := pool.QueryRowContext(t.Context(), "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved); err != nil {
+			t.Fatal(err)
+		}
+		return busy == 0
+	})
 	if err := pool.Close(); err != nil {
 		t.Fatal(err)
 	}

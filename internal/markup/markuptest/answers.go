@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -45,6 +46,8 @@ var snippets = []snippet{
 	{"[100 %](https://x.example/100%)", "100 %", "https://x.example/100%"}, {"[Ann](mailto:ann@a.example)", "Ann", "mailto:ann@a.example"},
 	{"ann@a.example", "ann@a.example", "mailto:ann@a.example"}, {"[call](tel:+15550100)", "call (tel:+15550100)", ""}, {"[here](/docs/a)", "here (/docs/a)", ""},
 	{"[bad](javascript:x)", "bad", ""}, {"[top](#top)", "top", ""}, {"![a chart](https://img.example/c)", "a chart", "https://img.example/c"},
+	{"[x](https://x.example/letter)", "x", "https://x.example/letter"}, {"![](chart.png)", "chart.png", ""},
+	{"[https://x.example/_a_](https://x.example/_a_)", "https://x.example/_a_", "https://x.example/_a_"}, {"if a<b and c>d, <b>so</b>", "if a<b and c>d, so", ""},
 	{"![](https://img.example/d)", "https://img.example/d", "https://img.example/d"}, {"![chart](chart.png)", "chart (chart.png)", ""},
 	{"[![badge](https://img.example/b)](https://ci.example/x)", "badge", "https://ci.example/x"}, {"<b>bold</b> H<sub>2</sub>O", "bold H2O", ""},
 	{"<kbd>Ctrl</kbd>", "Ctrl", ""}, {"a<br>b", "a b", ""}, {"<span title=\"x\">span</span>", "span", ""}, {"`` a`b ``", "a`b", ""},
@@ -174,6 +177,50 @@ func SameOn(t *testing.T, form func(Answer) string) {
 		}
 		if got = Bare(got); got != Bare(want) {
 			t.Errorf("%s\nshows\n%s\nwant\n%s\nHTML:\n%s", one.Content, got, Bare(want), content)
+		}
+	}
+}
+
+// addressBehind is how plain text shows where the words before it lead.
+var addressBehind = regexp.MustCompile(`\s*<(?:https?://[^\s<>]+|[^\s<>@]+@[^\s<>]+)>`)
+
+// structure is what plain text has for quotations, items, rows and rules.
+var structure = regexp.MustCompile(`^(?:>+|-|[0-9]+\.|\||\*)$`)
+
+// SameTextOn fails where plain text has other words than the document of an answer, or lacks an address. Alike writes words as the text does.
+func SameTextOn(t *testing.T, alike func(words string) string, form func(Answer) string) {
+	t.Helper()
+	for _, one := range slices.Concat(Answers(t), CommonMark(t)) {
+		want, addresses := Read(t, markup.From(one.MIME, one.Content).HTML(markup.Page{Sanitize: func(content string) string { return content }}))
+		text := form(one)
+		for _, address := range addresses {
+			shown := strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(address, "mailto:"), "https://"), "http://"), "/")
+			if !strings.Contains(decoded(t, text), decoded(t, alike(shown))) {
+				t.Errorf("%s\ndoes not lead to %s:\n%s", one.Content, address, text)
+			}
+		}
+
+		said := addressBehind.ReplaceAllStringFunc(text, func(address string) string {
+			switch bare := strings.Trim(strings.TrimSpace(address), "<>"); {
+			case strings.Contains(want, "<"+bare+">"):
+				return address
+			case strings.Contains(want, bare): // a picture without words
+				return " " + bare
+			}
+			return ""
+		})
+		words := strings.Fields(strings.ReplaceAll(alike(want), "~~", ""))
+		for word := range strings.FieldsSeq(strings.ReplaceAll(said, "~~", "")) {
+			if len(words) > 0 && word == words[0] {
+				words = words[1:]
+			} else if !structure.MatchString(word) && !slices.ContainsFunc(addresses, func(one string) bool { return one == word || strings.EqualFold(one, "mailto:"+word) }) {
+				t.Errorf("%s\nsays\n%s\nwant, from %q,\n%s", one.Content, text, word, want)
+				words = nil
+				break
+			}
+		}
+		if len(words) > 0 {
+			t.Errorf("%s\nsays\n%s\nand lacks %q", one.Content, text, words)
 		}
 	}
 }

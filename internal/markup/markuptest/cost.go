@@ -1,40 +1,82 @@
-// Package markuptest checks what converters of markup cost: inputs that are meant to be slow, and the CPU time of a
-// conversion.
+// Package markuptest checks what converters of markup cost: inputs that are meant to be slow, and how the cost of a
+// conversion grows with them.
 package markuptest
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
-// PerKiB is what a conversion may cost for each KiB of its input.
-const PerKiB = time.Millisecond
+// Times is how much longer the second document of a kind is, of which the cost is compared.
+const Times = 8
 
-// floor is the size as which smaller inputs count: the clock of a thread and the collector weigh more than they do.
-const floor = 16 << 10
-
-// Check fails when a conversion costs more CPU time of its thread than PerKiB allows. What other threads do does not count;
-// the cheapest of several runs does.
-func Check(t testing.TB, size int, convert func()) {
+// CostsItsLength fails where the cost of a conversion grows faster than a document of any kind. The memory that it takes is counted: its
+// pieces and its bytes. What only computes, such as goldmark's search for the partner of a mark, takes none, so the CPU time for one long
+// document is compared with that for as many short ones: no speed of a machine is in the comparison, and a cost that is the square of the
+// length makes it Times.
+func CostsItsLength(t *testing.T, documents func(size int) map[string]string, size int, convert func(source string)) {
 	t.Helper()
-	allowed := Slowdown * PerKiB * time.Duration(max(size, floor)) / 1024
-	best := time.Duration(-1)
-	for range 5 {
-		if cost := threadTime(convert); best < 0 || cost < best {
-			best = cost
-		}
-		if best <= allowed {
-			return
-		}
+	small := documents(size / Times)
+	for name, large := range documents(size) {
+		t.Run(name, func(t *testing.T) {
+			times := max(1, int(math.Round(float64(len(large))/float64(len(small[name])))))
+			few, more := allocated(func() { convert(small[name]) }), allocated(func() { convert(large) })
+			if more.pieces > 2*times*few.pieces+5_000 || more.bytes > 2*times*few.bytes+1<<20 {
+				t.Errorf("%d times the length takes %d pieces and %d bytes of memory, once %d and %d", times, more.pieces, more.bytes, few.pieces, few.bytes)
+			}
+
+			var once, all int64
+			for range 5 { // other processes slow one of both down
+				once = threadTime(func() {
+					for range times {
+						convert(small[name])
+					}
+				})
+				if all = threadTime(func() { convert(large) }); all <= 3*once+clockError {
+					return
+				}
+			}
+			t.Errorf("a document takes %d µs of CPU, and %d of a %dth of its length %d µs", all/1000, times, times, once/1000)
+		})
 	}
-	t.Errorf("%d bytes cost %s of CPU; %s is allowed", size, best, allowed)
 }
 
-func threadTime(convert func()) time.Duration {
+// Bounded fails when a conversion of any document takes more memory than its length allows, in pieces and in bytes.
+func Bounded(t testing.TB, size int, convert func()) {
+	t.Helper()
+	got := allocated(convert)
+	if size = max(size, 16<<10); got.pieces > 32*size || got.bytes > 8<<10*size {
+		t.Errorf("%d bytes take %d pieces and %d bytes of memory", size, got.pieces, got.bytes)
+	}
+}
+
+type memory struct{ pieces, bytes int }
+
+// allocated counts what a function takes. The fewest of three runs are its own: other goroutines take memory, too.
+func allocated(convert func()) (least memory) {
+	for i := range 3 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		convert()
+		runtime.ReadMemStats(&after)
+		one := memory{int(after.Mallocs - before.Mallocs), int(after.TotalAlloc - before.TotalAlloc)}
+		if i == 0 {
+			least = one
+		}
+		least = memory{min(least.pieces, one.pieces), min(least.bytes, one.bytes)}
+	}
+	return least
+}
+
+// clockError is what the clock of a thread may be wrong by, in nanoseconds.
+const clockError = 4_000_000
+
+// threadTime returns the CPU time of a function in nanoseconds, without that of other threads.
+func threadTime(convert func()) int64 {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	before := clock()
@@ -45,7 +87,7 @@ func threadTime(convert func()) time.Duration {
 // thisThread is RUSAGE_THREAD of Linux; elsewhere the whole process is measured.
 const thisThread = 1
 
-func clock() time.Duration {
+func clock() int64 {
 	var usage syscall.Rusage
 	who := syscall.RUSAGE_SELF
 	if runtime.GOOS == "linux" {
@@ -54,7 +96,7 @@ func clock() time.Duration {
 	if syscall.Getrusage(who, &usage) != nil {
 		return 0
 	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	return usage.Utime.Nano() + usage.Stime.Nano()
 }
 
 // HTML returns HTML documents of about a size that are meant to be slow, by name.

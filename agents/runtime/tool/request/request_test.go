@@ -99,7 +99,7 @@ func FuzzNormalizeResult(f *testing.F) {
 			return
 		}
 		if _, err := value.Encode(once); err != nil {
-			t.Fatalf("the result is no JSON: %v", err)
+			t.Fatalf("the result is not JSON: %v", err)
 		}
 		twice, err := request.NormalizeResult(once)
 		if err != nil || !value.Equal(once, twice) {

@@ -18,6 +18,18 @@ const (
 	textTerminal = "Runtime tool request is already terminal."
 )
 
+// FilesKey is the member of a result's metadata with the files that came with it: a list of parts (message contract, section 3) whose bytes
+// this server stored. Only the server sets it: a digest is no way to the bytes of others.
+const FilesKey = "files"
+
+// FromOutside removes from a result what a program that hands it in does not decide: the name of the tool, and files.
+func FromOutside(raw map[string]any) {
+	delete(raw, "tool_name") // it is the request's
+	if metadata, is := raw["metadata"].(map[string]any); is {
+		delete(metadata, FilesKey)
+	}
+}
+
 // NormalizeResult returns the canonical form of a submitted result: status, request_id, tool_name, success, metadata and
 // either result or error. A result that is no object or list is wrapped as {"value": x}. It fails with CodeResult when
 // a name is blank (agent runtime contract, section 5).

@@ -27,6 +27,7 @@ import (
 	"inbox/identity"
 	"inbox/internal/bearer"
 	"inbox/internal/fault"
+	"inbox/internal/markup"
 	"inbox/normalized"
 )
 
@@ -193,7 +194,7 @@ func (c *Channel) Deliver(ctx context.Context, delivery exchange.Delivery) (exch
 
 	last := errAbsent
 	for _, one := range c.connected(func(s *session) bool { return s.holder() == kept.Token }) {
-		last = one.answer(ctx, delivery.NativeID, kept.Message, normalized.PlainText(delivery.Reply.Response.Parts))
+		last = one.answer(ctx, delivery.NativeID, kept.Message, markup.PlainText(delivery.Reply.Response.Parts))
 		if last == nil {
 			return exchange.DeliveryReceipt{Detail: "GOT"}, nil
 		}
