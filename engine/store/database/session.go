@@ -63,7 +63,13 @@ type statements struct {
 	outage *outage
 
 	lock     sync.RWMutex
-	prepared map[string]*sql.Stmt
+	prepared map[string]*statement
+}
+
+// statement is prepared, and executed with one argument for each parameter.
+type statement struct {
+	*sql.Stmt
+	positional
 }
 
 func (s *statements) Each(ctx context.Context, query string, arguments []any, scan func(Row) error) error {
@@ -103,34 +109,38 @@ func (s *statements) query(ctx context.Context, query string, arguments []any) (
 	if statement == nil {
 		return s.pool.QueryContext(ctx, query, arguments...)
 	}
+	if arguments, err = statement.arguments(arguments); err != nil {
+		return nil, err
+	}
 	return statement.QueryContext(ctx, arguments...)
 }
 
 // prepare returns nil when the cache is full of other texts.
-func (s *statements) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
+func (s *statements) prepare(ctx context.Context, query string) (*statement, error) {
 	s.lock.RLock()
-	statement, full := s.prepared[query], len(s.prepared) >= maxStatements
+	known, full := s.prepared[query], len(s.prepared) >= maxStatements
 	s.lock.RUnlock()
-	if statement != nil || full {
-		return statement, nil
+	if known != nil || full {
+		return known, nil
 	}
 
 	s.lock.Lock()
 	defer s.lock.Unlock()
 
-	if statement := s.prepared[query]; statement != nil {
-		return statement, nil
+	if known := s.prepared[query]; known != nil {
+		return known, nil
 	}
-	statement, err := s.pool.PrepareContext(ctx, query)
+	text := newPositional(query)
+	prepared, err := s.pool.PrepareContext(ctx, text.text)
 	if err != nil {
 		return nil, err
 	}
 
 	if s.prepared == nil {
-		s.prepared = make(map[string]*sql.Stmt)
+		s.prepared = make(map[string]*statement)
 	}
-	s.prepared[query] = statement
-	return statement, nil
+	s.prepared[query] = &statement{prepared, text}
+	return s.prepared[query], nil
 }
 
 func (s *statements) close() error {

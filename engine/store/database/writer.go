@@ -284,7 +284,7 @@ func guarded(work func(Session) error, running Session) (err error) {
 // contexts: an interrupt would hit the transaction that all of them share, and none of them waits for others.
 type writerSession struct {
 	connection *sql.Conn
-	prepared   map[string]*sql.Stmt
+	prepared   map[string]*statement
 	changed    bool // the current caller's work may have changed rows
 	open       bool // a transaction is open
 	statements int  // of callers since the transaction began
@@ -294,7 +294,7 @@ type writerSession struct {
 // newWriterSession has SQLite report every rollback: the driver does not export sqlite3_get_autocommit. The hook runs inside the
 // statement that causes the rollback.
 func newWriterSession(connection *sql.Conn) (*writerSession, error) {
-	s := &writerSession{connection: connection, prepared: make(map[string]*sql.Stmt)}
+	s := &writerSession{connection: connection, prepared: make(map[string]*statement)}
 	return s, s.onRollback(func() { s.open, s.undone = false, s.undone || s.open })
 }
 
@@ -305,21 +305,22 @@ func (s *writerSession) onRollback(hook func()) error {
 	})
 }
 
-func (s *writerSession) statement(query string) (*sql.Stmt, error) {
-	if statement := s.prepared[query]; statement != nil {
-		return statement, nil
+func (s *writerSession) statement(query string) (*statement, error) {
+	if known := s.prepared[query]; known != nil {
+		return known, nil
 	}
 	if len(s.prepared) >= maxStatements {
 		s.forget()
 	}
 
-	statement, err := s.connection.PrepareContext(context.Background(), query)
+	text := newPositional(query)
+	prepared, err := s.connection.PrepareContext(context.Background(), text.text)
 	if err != nil {
 		return nil, sqliteFault("prepare", err)
 	}
 
-	s.prepared[query] = statement
-	return statement, nil
+	s.prepared[query] = &statement{prepared, text}
+	return s.prepared[query], nil
 }
 
 // forget drops all statements; a workload with so many texts does not gain from them.
@@ -345,7 +346,7 @@ func (s *writerSession) Do(ctx context.Context, query string, arguments ...any) 
 }
 
 func (s *writerSession) Change(_ context.Context, query string, arguments ...any) (int64, error) {
-	statement, err := s.ofTransaction(query)
+	statement, arguments, err := s.ofTransaction(query, arguments)
 	if err != nil {
 		return 0, err
 	}
@@ -362,7 +363,7 @@ func (s *writerSession) Change(_ context.Context, query string, arguments ...any
 }
 
 func (s *writerSession) Each(_ context.Context, query string, arguments []any, scan func(Row) error) error {
-	statement, err := s.ofTransaction(query)
+	statement, arguments, err := s.ofTransaction(query, arguments)
 	if err != nil {
 		return err
 	}
@@ -383,15 +384,19 @@ func (s *writerSession) Each(_ context.Context, query string, arguments []any, s
 	return sqliteFault("read", err)
 }
 
-// ofTransaction returns a caller's statement. After SQLite has rolled the transaction back there is none: the statement would
-// commit by itself.
-func (s *writerSession) ofTransaction(query string) (*sql.Stmt, error) {
+// ofTransaction returns a caller's statement and the arguments for its parameters. After SQLite has rolled the transaction back there is
+// none: the statement would commit by itself.
+func (s *writerSession) ofTransaction(query string, given []any) (found *statement, arguments []any, err error) {
 	if s.undone {
-		return nil, Unavailable("write", errUndone)
+		return nil, nil, Unavailable("write", errUndone)
 	}
 	writeCount.Inc()
 	s.statements++
-	return s.statement(query)
+	if found, err = s.statement(query); err != nil {
+		return nil, nil, err
+	}
+	arguments, err = found.arguments(given)
+	return found, arguments, err
 }
 
 // wait sets how long a transaction waits for the write lock.
