@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
 	"inbox/exchange"
 )
@@ -95,8 +93,8 @@ func (s turnStore) entry(ctx context.Context, channel, query, nativeID string, a
 		return exchange.ThreadEntry{}, false, err
 	}
 
-	if err := json.Unmarshal([]byte(message), &entry.Message); err != nil {
-		return entry, false, fmt.Errorf("decode message of turn %s: %w", entry.TurnID, err)
+	if err := decodeStored("message", entry.TurnID, &entry.Message, message); err != nil {
+		return entry, false, err
 	}
 	return entry, true, nil
 }

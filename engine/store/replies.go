@@ -153,16 +153,12 @@ func scanReply(r row, nativeID *string, extra ...any) (exchange.Reply, error) {
 
 	reply.CreatedAt, reply.Route, reply.Open = instant(created), rawJSON(route), open == 1
 	reply.EditedAt, reply.DeletedAt = instant(edited), instant(deleted)
-	if err := json.Unmarshal([]byte(message), &reply.Message); err != nil {
-		return reply, fmt.Errorf("decode message of turn %s: %w", reply.TurnID, err)
+	if err := decodeStored("message", reply.TurnID, &reply.Message, message); err != nil {
+		return reply, err
 	}
 
 	reply.Channel = channelOf(reply.Channel, reply.Message.ReceivedVia, route)
-	if err := json.Unmarshal([]byte(response), &reply.Response); err != nil {
-		return reply, fmt.Errorf("decode response of turn %s: %w", reply.TurnID, err)
-	}
-
-	return reply, nil
+	return reply, decodeStored("response", reply.TurnID, &reply.Response, response)
 }
 
 const openReplies = `r.agent = $1 AND r.is_open = 1 AND r.deleted_at = 0 AND r.notice >= 0`

@@ -3,8 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -742,8 +740,8 @@ func (s searchStore) selected(ctx context.Context, from, column string, chosen s
 // decodeWords reads what of a stored turn is found.
 func decodeWords(turnID, message, response string) (question, answer searchWords, err error) {
 	var m normalized.Message
-	if err := json.Unmarshal([]byte(message), &m); err != nil {
-		return question, answer, fmt.Errorf("decode message of turn %s: %w", turnID, err)
+	if err := decodeStored("message", turnID, &m, message); err != nil {
+		return question, answer, err
 	}
 	question = questionWords(&m)
 	if response == "" {
@@ -751,8 +749,8 @@ func decodeWords(turnID, message, response string) (question, answer searchWords
 	}
 
 	var r normalized.Response
-	if err := json.Unmarshal([]byte(response), &r); err != nil {
-		return question, answer, fmt.Errorf("decode response of turn %s: %w", turnID, err)
+	if err := decodeStored("response", turnID, &r, response); err != nil {
+		return question, answer, err
 	}
 	return question, answerWords(&m, &r), nil
 }

@@ -58,8 +58,8 @@ func scanTurn(r row, extra ...any) (exchange.TurnRecord, error) {
 
 	t.AcceptedAt, t.UpdatedAt, t.Route = instant(accepted), instant(updated), rawJSON(route)
 	t.Shared, t.Audience.Open = shared == 1, audience == audienceOpen
-	if err := json.Unmarshal([]byte(message), &t.Message); err != nil {
-		return t, fmt.Errorf("decode message of turn %s: %w", t.ID, err)
+	if err := decodeStored("message", t.ID, &t.Message, message); err != nil {
+		return t, err
 	}
 
 	t.Channel = channelOf(t.Channel, t.Message.ReceivedVia, route)
@@ -68,11 +68,16 @@ func scanTurn(r row, extra ...any) (exchange.TurnRecord, error) {
 	}
 
 	t.Response = new(normalized.Response)
-	if err := json.Unmarshal([]byte(response), t.Response); err != nil {
-		return t, fmt.Errorf("decode response of turn %s: %w", t.ID, err)
-	}
+	return t, decodeStored("response", t.ID, t.Response, response)
+}
 
-	return t, nil
+// decodeStored reads a message or a response of a row with its own reader, which checks the syntax too: json.Unmarshal would do so before it. What
+// cannot be read is a defect of ours; to the reader it is a document of a peer.
+func decodeStored(what, turnID string, into json.Unmarshaler, stored string) error {
+	if err := into.UnmarshalJSON([]byte(stored)); err != nil {
+		return fmt.Errorf("decode %s of turn %s: %s", what, turnID, err.Error())
+	}
+	return nil
 }
 
 const selectOriginal = `SELECT media_type, encoding, body FROM originals WHERE digest = $1`
