@@ -49,7 +49,8 @@ type Inbound struct {
 	// sender without proof is counted by a keyed hash of its network (TurnRecord.Network).
 	Client netip.Addr
 
-	NewThread bool // Message.ThreadID was made for this message, and no other sender can know it yet
+	NewThread    bool // Message.ThreadID was made for this message, and no other sender can know it yet
+	NewReference bool // Reference was made for this message, and no other message can have it yet
 
 	FromAgent  bool                 // the sender is a program that answers by itself: automated actor, chained task, mail with the chain hint
 	Continues  string               // id of a parked turn that this message takes up; the parked turn is dropped

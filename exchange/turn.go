@@ -73,6 +73,7 @@ type TurnRecord struct {
 	Channel   string             `json:"channel"`          // by which the message came and its answer leaves; see Module.Name
 	Message   normalized.Message `json:"message"`          // with PolicyResolution and ReceivedTrace once it was resumed
 	Encoded   []byte             `json:"-"`                // Message without its history as JSON, for who stores the turn; empty = the store encodes it
+	Begins    bool               `json:"-"`                // Reference was made for the turn, so that no earlier turn has it; not stored
 	Audience  Audience           `json:"-"`                // Parties are written and not read back: Store.PartiesOf lists them
 	Shared    bool               `json:"-"`                // the agent's history follows the person, so that it is looked up by sender
 	Route     json.RawMessage    `json:"-"`

@@ -209,7 +209,7 @@ func (c *call) asAsked(body []byte) []byte {
 // and a client that looks for its own would wait for ever (JSON-RPC 2.0, section 5: it must be the same value).
 func (c *call) withExactID(body []byte) []byte {
 	var number float64
-	if len(c.id) == 0 || json.Unmarshal(c.id, &number) != nil {
+	if isExactID(c.id) || json.Unmarshal(c.id, &number) != nil {
 		return body
 	}
 
@@ -220,6 +220,17 @@ func (c *call) withExactID(body []byte) []byte {
 
 	const head = `{"jsonrpc":"2.0","id":`
 	return bytes.Replace(body, []byte(head+string(rounded)+","), []byte(head+string(c.id)+","), 1)
+}
+
+// maxExactDigits is the number of digits up to which a float holds each integer.
+const maxExactDigits = 15
+
+// isExactID reports whether the SDK writes an id as it read it: no id, a text, or an integer that a float holds.
+func isExactID(id json.RawMessage) bool {
+	if len(id) == 0 || id[0] == '"' {
+		return true
+	}
+	return len(id) <= maxExactDigits && bytes.IndexFunc(id, func(char rune) bool { return char < '0' || '9' < char }) < 0
 }
 
 // shortTime finds the time of a task status of which the SDK cut zeros at the end. What an agent wrote cannot look so: in

@@ -86,7 +86,7 @@ func (c *call) envelope() (method string, body []byte, p *problem) {
 	}
 
 	c.id = request.ID
-	if json.Unmarshal(request.Method, &method) != nil || method == "" {
+	if method = plainText(request.Method); method == "" && json.Unmarshal(request.Method, &method) != nil || method == "" {
 		return "", nil, notRPC()
 	}
 	if !request.Params {
@@ -94,6 +94,14 @@ func (c *call) envelope() (method string, body []byte, p *problem) {
 	}
 
 	return method, c.original, nil
+}
+
+// plainText returns the text of a JSON string without escapes; empty for anything else.
+func plainText(value json.RawMessage) string {
+	if len(value) < 2 || value[0] != '"' || bytes.IndexByte(value, '\\') >= 0 {
+		return ""
+	}
+	return string(value[1 : len(value)-1])
 }
 
 func validID(id json.RawMessage) bool {

@@ -414,6 +414,9 @@ func (c *Caller) demanded(ctx context.Context, task *a2a.Task) (normalized.Respo
 // policyIn reads metadata.mentionable.policy; nil when there is no demand that can be shown.
 func policyIn(metadata map[string]any) *policypart.Part {
 	mentionable, _ := metadata[mentionableKey].(map[string]any)
+	if mentionable["policy"] == nil {
+		return nil
+	}
 	encoded, err := json.Marshal(mentionable["policy"])
 	if err != nil || len(encoded) > maxMetadataBytes {
 		return nil

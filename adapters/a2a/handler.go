@@ -261,7 +261,7 @@ func (h *handler) receiveNext(
 
 // receive stores the message. A new turn is not read back: what was stored is what we have here.
 func (h *handler) receive(ctx context.Context, c *call, message *a2a.Message, where destination, offered *offer, earlier []exchange.TurnRecord) (*task, error) {
-	in, err := h.inbound(ctx, c, message, where, offered)
+	in, err := h.inbound(ctx, c, message, &where, offered)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +304,7 @@ func (h *handler) receive(ctx context.Context, c *call, message *a2a.Message, wh
 		Reference: in.Reference, State: receipt.State, Channel: ChannelName, Message: in.Message, Route: in.Route, AcceptedAt: at, UpdatedAt: at,
 	}
 
-	return &task{turns: append(earlier, turn), contextID: where.route.Context}, nil
+	return &task{turns: append(earlier, turn), contextID: where.route.Context, own: &ownRoute{where.route, in.Route}}, nil
 }
 
 // maxCopies bounds the messages with one id whose speakers are compared.

@@ -178,9 +178,9 @@ func (o owner) context(contextID, speaker string) exchange.ConversationName {
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// inbound makes the normalized message of a request. The proofs are checked last, because that may need the network and
+// inbound makes the normalized message of a request, and notes in the route what the message does not keep. The proofs are checked last, because that may need the network and
 // uses them up.
-func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, where destination, offered *offer) (exchange.Inbound, error) {
+func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, where *destination, offered *offer) (exchange.Inbound, error) {
 	chain := agentChain(message.Metadata)
 	c.exact(message) // last: what is read above is read as the SDK reads it
 	files := exchange.Contents{}
@@ -209,7 +209,7 @@ func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, wh
 			ReceivedVia:           normalized.ViaA2A, ReceivedAt: identity.Now(),
 			Raw: normalized.Raw{MediaType: mimeJSON},
 		},
-		NewThread: where.fresh, Trace: c.trace,
+		NewThread: where.fresh, NewReference: where.route.Number == 1, Trace: c.trace,
 		Original: redact(c.original), Files: files, Channel: ChannelName, Route: kept, Reference: where.reference, Conversation: where.route.Context, Continues: where.continues,
 	}
 

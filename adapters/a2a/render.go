@@ -242,7 +242,7 @@ func (s *tasks) question(ctx context.Context, t *task, turn exchange.TurnRecord,
 	message = &a2a.Message{
 		ID: turn.Message.ID, Role: a2a.MessageRoleUser, TaskID: a2a.TaskID(turn.Reference), ContextID: t.contextID,
 	}
-	if noted := routeOf(turn).Words; noted != nil && len(turn.Message.Parts) > 0 {
+	if noted := t.routeOf(turn).Words; noted != nil && len(turn.Message.Parts) > 0 {
 		return message, s.restore(ctx, message, noted, turn, files)
 	}
 	message.Parts, err = s.renderParts(ctx, turn.Message.Parts, false)

@@ -66,7 +66,7 @@ type rawRequest struct {
 // which rounds above 2^53. Whatever the bindings made of the rest of a value stays theirs. By gRPC numbers
 // are floats, and data that is no object is nothing for the SDK.
 func (c *call) exact(message *a2a.Message) {
-	if message == nil || c.stopping != nil && c.old {
+	if message == nil || c.stopping != nil && c.old || !hasOpenValues(message) {
 		return
 	}
 
@@ -99,6 +99,17 @@ func (c *call) exact(message *a2a.Message) {
 			}
 		}
 	}
+}
+
+// hasOpenValues reports whether a message has values of any JSON type: metadata, or a part of data.
+func hasOpenValues(message *a2a.Message) bool {
+	return len(message.Metadata) > 0 || slices.ContainsFunc(message.Parts, func(part *a2a.Part) bool {
+		if part == nil {
+			return false
+		}
+		_, is := part.Content.(a2a.Data)
+		return is || len(part.Metadata) > 0
+	})
 }
 
 // exactly is the decoded metadata with the numbers of the document, where the two say the same. What was taken out of the

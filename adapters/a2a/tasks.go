@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -52,7 +53,22 @@ type task struct {
 	turns     []exchange.TurnRecord
 	contextID string    // as the client knows it; the same for all turns
 	cancelled time.Time // set when an interrupted task was given up by its owner
+	own       *ownRoute // of the turn that the call stored; nil = it stored none
 	partial   *partial  // the answer of the newest turn so far, where a follower has read it; nil = it is read when needed
+}
+
+// ownRoute is the route of a turn before and after it was encoded.
+type ownRoute struct {
+	route   route
+	encoded []byte
+}
+
+// routeOf returns the route of one of the turns. That of the turn that the call stored is decoded only if its row has another one by now.
+func (t *task) routeOf(turn exchange.TurnRecord) route {
+	if t.own != nil && bytes.Equal(turn.Route, t.own.encoded) {
+		return t.own.route
+	}
+	return routeOf(turn)
 }
 
 func (t *task) last() *exchange.TurnRecord { return &t.turns[len(t.turns)-1] }

@@ -424,7 +424,7 @@ func newTurn(ctx context.Context, agent agents.Entry, in exchange.Inbound, decid
 	now := time.Now()
 	turn := exchange.TurnRecord{
 		ID: newID(), Agent: agent.Profile.Name, Principal: in.Message.Sender.Principal(), Carrier: carrierOf(in.Message.Sender), ThreadID: in.Message.ThreadID,
-		Reference: in.Reference, State: decided.state, Reason: decided.reason, Channel: in.Channel, Message: in.Message, Route: in.Route,
+		Reference: in.Reference, Begins: in.NewReference, State: decided.state, Reason: decided.reason, Channel: in.Channel, Message: in.Message, Route: in.Route,
 		AcceptedAt: now, UpdatedAt: now, Trace: telemetry.Traceparent(ctx),
 		Conversation: in.Conversation, Request: telemetry.Request(ctx), Audience: in.Audience,
 		Shared: agent.Settings.HistoryScope == agents.HistoryPerson && in.Message.Sender.Speaker() != nil &&

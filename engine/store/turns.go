@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"inbox/engine/pipeline"
@@ -70,7 +71,7 @@ func (t turnTx) InsertTurn(
 	if err := t.insertParties(ctx, turn); err != nil {
 		return exchange.TurnRecord{}, false, err
 	}
-	if follows != 0 {
+	if follows != 0 && !turn.Begins {
 		if err := t.sql.Do(ctx, supersedeTurns, ownerKey(turn), hashKey(turn.Reference)); err != nil {
 			return exchange.TurnRecord{}, false, err
 		}
@@ -87,7 +88,7 @@ func (t turnTx) InsertTurn(
 	}
 
 	t.wake(ChannelTurn, turn.ID)
-	turn.Encoded = nil
+	turn.Encoded, turn.Begins = nil, false
 	body := stateBody(turn.Reason, turn.Attempt)
 	return turn, true, t.sql.Do(ctx, firstEvent, turn.ID, "turn."+turn.State, body, micros(turn.AcceptedAt))
 }
@@ -177,10 +178,32 @@ func (t turnTx) MoveTurn(ctx context.Context, move pipeline.Move) (bool, error) 
 	return t.moveTurn(ctx, move, `history_turns = `+movedHistory)
 }
 
+// moveText chooses the text of moveTurn. There are few, and each is made once.
+type moveText struct {
+	more         string
+	values, from int
+	unchanged    bool
+}
+
+var moveTexts sync.Map // moveText → string
+
+func (m moveText) query() string {
+	known, _ := moveTexts.Load(m)
+	if query, is := known.(string); is {
+		return query
+	}
+	query := `UPDATE turns SET state = $1, reason = $2, attempt = CASE WHEN $3 > 0 THEN $3 ELSE attempt END,
+		updated_at = $4, ` + m.more + ` WHERE id = $5 AND state IN (` + placeholders(6+m.values, m.from) + `)`
+	if m.unchanged {
+		query += ` AND updated_at = $` + strconv.Itoa(6+m.values+m.from)
+	}
+	query += ` RETURNING watched, agent`
+	moveTexts.Store(m, query)
+	return query
+}
+
 // moveTurn also sets columns; their parameters are numbered from $6.
 func (t turnTx) moveTurn(ctx context.Context, move pipeline.Move, more string, values ...any) (bool, error) {
-	query := `UPDATE turns SET state = $1, reason = $2, attempt = CASE WHEN $3 > 0 THEN $3 ELSE attempt END,
-		updated_at = $4, ` + more + ` WHERE id = $5 AND state IN (` + placeholders(6+len(values), len(move.From)) + `)`
 	arguments := append([]any{move.To, cleaned(move.Reason), int64(move.Attempt), micros(move.At), move.ID}, values...)
 	for _, state := range move.From {
 		arguments = append(arguments, state)
@@ -188,12 +211,12 @@ func (t turnTx) moveTurn(ctx context.Context, move pipeline.Move, more string, v
 
 	if !move.Unchanged.IsZero() {
 		arguments = append(arguments, micros(move.Unchanged))
-		query += ` AND updated_at = $` + strconv.Itoa(len(arguments))
 	}
 
 	var watched int64
 	var agent string
-	if moved, err := first(ctx, t.sql, query+` RETURNING watched, agent`, arguments, &watched, &agent); err != nil || !moved {
+	query := moveText{more, len(values), len(move.From), !move.Unchanged.IsZero()}.query()
+	if moved, err := first(ctx, t.sql, query, arguments, &watched, &agent); err != nil || !moved {
 		return false, err
 	}
 
@@ -226,8 +249,11 @@ func (t turnTx) moveTurn(ctx context.Context, move pipeline.Move, more string, v
 
 // stateBody is the body of a "turn.<state>" row: why, and in which run.
 func stateBody(reason string, attempt int) string {
-	if reason == "" && attempt == 0 {
+	switch {
+	case reason == "" && attempt == 0:
 		return ""
+	case reason == "":
+		return `{"attempt":` + strconv.Itoa(attempt) + `}`
 	}
 
 	body, err := json.Marshal(struct {
