@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -223,21 +224,9 @@ func letRetain(ctx context.Context, data string) error {
 // awaitIndex waits until the search index has all messages.
 func (w *world) awaitIndex(ctx context.Context) error {
 	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.http+"/metrics", nil)
-		if err != nil {
+		pending, err := w.metric(ctx, "inbox_search_pending")
+		if err != nil || pending == 0 {
 			return err
-		}
-		response, err := w.client.Do(request)
-		if err != nil {
-			return err
-		}
-		text, err := io.ReadAll(response.Body)
-		_ = response.Body.Close()
-		if err != nil {
-			return err
-		}
-		if strings.Contains(string(text), "\ninbox_search_pending 0\n") {
-			return nil
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
@@ -245,6 +234,29 @@ func (w *world) awaitIndex(ctx context.Context) error {
 			return fmt.Errorf("the search index is not complete: %w", ctx.Err())
 		}
 	}
+}
+
+// metric reads a metric without labels.
+func (w *world) metric(ctx context.Context, name string) (float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.http+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	response, err := w.client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	text, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	if err != nil {
+		return 0, err
+	}
+	_, after, found := strings.Cut("\n"+string(text), "\n"+name+" ")
+	if !found {
+		return 0, fmt.Errorf("the server has no metric %s", name)
+	}
+	value, _, _ := strings.Cut(after, "\n")
+	return strconv.ParseFloat(value, 64)
 }
 
 func fillOld(ctx context.Context, data string) error {

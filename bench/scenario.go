@@ -56,6 +56,7 @@ func scenarios() []scenario {
 		{name: "activitypub_reply_200", about: "delivery → signed echo reply delivered, 200 messages a second whatever the server does", needs: needs{echoNotes: true}, run: measureNoteRepliesOpenLoop},
 		{name: "activitypub_fanout", about: fmt.Sprintf("one public reply to %d followers on %d servers, one in twenty slow (%s) and one in twenty dead; time from the question to each living server", fanFollowers, fanHosts, fanSlowness), needs: needs{echoNotes: true}, run: measureFanOut},
 		{name: "email_reply", about: fmt.Sprintf("DKIM-signed mail of 1 KiB → signed echo reply at the smarthost, at most %d unanswered", mailWindow), needs: needs{echoMails: true}, run: measureMailReplies},
+		searchScenario(),
 	}, besideScenarios())
 }
 
