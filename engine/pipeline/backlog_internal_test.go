@@ -17,7 +17,7 @@ func TestRememberedBacklogIsBounded(t *testing.T) {
 		entry, _ := h.expectation(id)
 		return entry.accepted != nil
 	}
-	room := maxBacklog / maxRemembered
+	room := maxBacklog / (maxRemembered + rememberedTurn)
 	for i := range room {
 		if !expect(i, false) {
 			t.Fatalf("message %d of %d is not remembered", i, room)

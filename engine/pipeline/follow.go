@@ -23,10 +23,10 @@ type watcher struct{ *core }
 // Wait blocks until the turn ended or waits for someone (consent, the operator), and returns it with its response.
 // The end of ctx is its error; NotFound when there is no such turn.
 func (s *watcher) Wait(ctx context.Context, turnID string) (exchange.TurnRecord, error) {
-	if entry, ok := s.broker.expectation(turnID); ok {
+	if entry, ok := s.broker.await(turnID); ok {
 		select {
 		case <-entry.done:
-			return entry.turn, nil
+			return *entry.end, nil
 		case <-ctx.Done():
 			return exchange.TurnRecord{}, ctx.Err()
 		case <-time.After(pollEvery): // another node may run it
@@ -223,11 +223,13 @@ func (s *watcher) turn(ctx context.Context, turnID string, not *reading) (*readi
 }
 
 // maxExpected bounds the turns that were accepted here and are remembered until their end; beyond it the rows are
-// read. maxRemembered bounds the original of a message that is remembered with its turn, and maxBacklog those of all that wait for a slot.
+// read. maxRemembered bounds the original of a message that is remembered with its turn, and maxBacklog the bytes of all that wait for a slot:
+// an original and rememberedTurn each.
 const (
-	maxExpected   = 4096
-	maxRemembered = 16 << 10
-	maxBacklog    = 8 << 20
+	maxExpected    = 4096
+	maxRemembered  = 16 << 10
+	maxBacklog     = 8 << 20
+	rememberedTurn = 2 << 10 // about what the record of a turn takes beside the text
 )
 
 // broker tells waiting callers of this process that something happened to a turn. It holds no truth: a caller that misses a
@@ -236,7 +238,7 @@ type broker struct {
 	mu       sync.Mutex
 	watchers map[string]*audience
 	expected map[string]*expectation
-	backlog  int                   // bytes of the originals of messages that wait for a slot and are remembered
+	backlog  int                   // bytes of messages that wait for a slot and are remembered
 	runs     map[string]*runRecord // of this process, while their agents work
 	looks    map[string]bool       // turns whose rows are being read; true = they changed since that began
 }
@@ -246,8 +248,8 @@ type expectation struct {
 	accepted *exchange.TurnRecord // nil for large messages
 	fresh    bool                 // nothing precedes it in its thread
 	size     int                  // counted in broker.backlog
-	done     chan struct{}
-	turn     exchange.TurnRecord // set before done is closed
+	done     chan struct{}        // nil = no one waits
+	end      *exchange.TurnRecord // set before done is closed
 }
 
 func newBroker() *broker {
@@ -258,9 +260,9 @@ func newBroker() *broker {
 
 // expect announces a turn before it is stored, so that its end cannot be missed. A turn that has a slot is remembered whatever waits.
 func (h *broker) expect(turn exchange.TurnRecord, size int, fresh, hasSlot bool) {
-	entry := &expectation{done: make(chan struct{}), fresh: fresh}
+	entry := &expectation{fresh: fresh}
 	if !hasSlot {
-		entry.size = size
+		entry.size = size + rememberedTurn
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -297,12 +299,26 @@ func (h *broker) expectation(turnID string) (*expectation, bool) {
 	return entry, ok
 }
 
+// await is expectation for a caller that waits for done. Most turns have none, and thousands may be expected.
+func (h *broker) await(turnID string) (*expectation, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	entry, ok := h.expected[turnID]
+	if ok && entry.done == nil {
+		entry.done = make(chan struct{})
+	}
+	return entry, ok
+}
+
 // finished hands the end of a turn to the callers that wait.
 func (h *broker) finished(turn exchange.TurnRecord) {
 	h.mu.Lock()
 	if entry, ok := h.expected[turn.ID]; ok {
-		entry.turn = turn
-		close(entry.done)
+		if entry.done != nil {
+			end := turn
+			entry.end = &end
+			close(entry.done)
+		}
 		h.remove(turn.ID)
 	}
 	h.mu.Unlock()
