@@ -19,7 +19,8 @@ func newBackup() *cobra.Command {
 		Use:   "backup DIR",
 		Short: "Write a complete copy of the server while it runs",
 		Long: `Writes a backup into DIR, beside earlier ones: the rows of all domains at one moment, the files to which they refer, the
-configuration and the secret key. The server may run and accepts messages meanwhile; the backup does not have those. Files of an earlier
+configuration and the secret key. The server may run and accepts messages meanwhile; the backup does not have those, and takes
+the processor that the server leaves (nice 10). Files of an earlier
 backup in DIR are not copied again.
 
 A person who has a backup with the secret key can act as the agents: protect DIR as you protect the key. --without-keys leaves out
@@ -43,6 +44,7 @@ Exit codes: 0 written and whole, 1 refused, or rows or files of the server are d
 			if err != nil {
 				return err
 			}
+			giveWay()
 			shown := newBar(cmd)
 			options.Directory, options.Progress = given[0], shown.progress
 			report, err := inbox.Backup(cmd.Context(), config, options)

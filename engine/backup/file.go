@@ -20,10 +20,15 @@ import (
 
 // sealedFile is a file that is being written: it is counted and summed, and on disk when it is closed.
 type sealedFile struct {
-	file *os.File
-	sum  hash.Hash
-	size int64
+	file     *os.File
+	sum      hash.Hash
+	size     int64
+	unsynced int // bytes
 }
+
+// syncedAtOnce is after how many bytes the disk is waited for. A server that runs beside the backup syncs each message: its sync would wait for
+// all that a backup has written to the same disk and not synced.
+const syncedAtOnce = 1 << 20
 
 func createFile(path string) (*sealedFile, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -36,11 +41,15 @@ func createFile(path string) (*sealedFile, error) {
 	return &sealedFile{file: file, sum: sha256.New()}, nil
 }
 
-// Write writes.
+// Write writes, and syncs now and then.
 func (f *sealedFile) Write(content []byte) (int, error) {
 	n, err := f.file.Write(content)
 	f.size += int64(n)
 	f.sum.Write(content[:n])
+	if f.unsynced += n; err == nil && f.unsynced >= syncedAtOnce {
+		f.unsynced = 0
+		err = f.file.Sync()
+	}
 	return n, err
 }
 
