@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"inbox"
 	"inbox/internal/systemd"
@@ -49,6 +50,16 @@ func logMemoryLimit(limit int64) {
 	if limit > 0 {
 		slog.Info("memory is limited to nine tenths of the control group's; GOMEMLIMIT in the environment wins", "bytes", limit)
 	}
+}
+
+// settledAfter is how long after its start a server has done what it does once: migrations, keys, the first sweeps.
+const settledAfter = time.Second
+
+// settleMemory gives back what only the start needed. Left alone, the collector would let the heap grow to three times what it was during
+// the start before it looked again, and the system would have to keep all of it.
+func settleMemory() (end func()) {
+	timer := time.AfterFunc(settledAfter, debug.FreeOSMemory)
+	return func() { timer.Stop() }
 }
 
 // cgroupLimit is the smallest memory limit of the groups that a process is in, in bytes; zero = none. Membership is the

@@ -64,6 +64,7 @@ newer database): agents get new keys, and what only the old keys open is lost.`,
 				return errors.Join(err, server.Close())
 			}
 			defer tellManager(ctx, manager)()
+			defer settleMemory()()
 			greet(cmd, server)
 			return server.Run(ctx)
 		},
