@@ -22,7 +22,7 @@ import (
 	"inbox/policypart"
 )
 
-//go:generate go tool -modfile=../tools/go.mod templ generate -f policy.templ -log-level warn
+//go:generate go tool -modfile=../tools/thirdparty/go.mod templ generate -f policy.templ -log-level warn
 
 // PolicyOptions configure the pages of demands. Demands, Agents and PublicURL are required.
 type PolicyOptions struct {

@@ -149,7 +149,7 @@ func unpackImage(t *testing.T) *container {
 		t.Fatal(err)
 	}
 	archive := filepath.Join(directory, "image.tar")
-	release := exec.CommandContext(t.Context(), "go", "run", "./internal/release", "--image", "0.0.0-test", archive, "linux_"+runtime.GOARCH, binary)
+	release := exec.CommandContext(t.Context(), "go", "run", "./tools/release", "--image", "0.0.0-test", archive, "linux_"+runtime.GOARCH, binary)
 	release.Dir, release.Env = root, append(os.Environ(), "CGO_ENABLED=0", "SOURCE_DATE_EPOCH=1700000000")
 	c.run(release, "")
 	c.run(exec.CommandContext(t.Context(), "tar", "--one-top-level="+filepath.Join(directory, "layout"), "-xf", archive), "")

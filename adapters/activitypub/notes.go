@@ -145,7 +145,7 @@ func (r *renderer) knownPeople(ctx context.Context, reply exchange.Reply) []pers
 	return people
 }
 
-//go:generate go tool -modfile=../../tools/go.mod templ generate -path . -log-level warn
+//go:generate go tool -modfile=../../tools/thirdparty/go.mod templ generate -path . -log-level warn
 
 // writePage shows the note to people. The content is sanitized once more on its way out, and the page may load and
 // run nothing.

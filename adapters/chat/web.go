@@ -16,7 +16,7 @@ import (
 	"inbox/internal/httpserver"
 )
 
-//go:generate go tool -modfile=../../tools/go.mod templ generate -path . -log-level warn
+//go:generate go tool -modfile=../../tools/thirdparty/go.mod templ generate -path . -log-level warn
 
 //go:embed web/chat.js
 var scriptSource string

@@ -21,7 +21,7 @@ import (
 	"inbox/operator"
 )
 
-//go:generate go tool -modfile=../../tools/go.mod templ generate -path . -log-level warn
+//go:generate go tool -modfile=../../tools/thirdparty/go.mod templ generate -path . -log-level warn
 
 //go:embed de/*.json
 var translations embed.FS

@@ -17,7 +17,7 @@ import (
 	"inbox/internal/httpserver"
 )
 
-//go:generate go tool -modfile=../../tools/go.mod templ generate -path . -log-level warn
+//go:generate go tool -modfile=../../tools/thirdparty/go.mod templ generate -path . -log-level warn
 
 // Options configure the pages. Agents, PublicURL and Domain are required.
 type Options struct {

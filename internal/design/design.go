@@ -17,7 +17,7 @@ import (
 	"sync"
 )
 
-//go:generate go tool -modfile=../../tools/go.mod templ generate -path . -log-level warn
+//go:generate go tool -modfile=../../tools/thirdparty/go.mod templ generate -path . -log-level warn
 
 //go:embed web
 var files embed.FS

@@ -29,7 +29,7 @@ func TestDrawings(t *testing.T) {
 		pictures++
 		got, err := os.ReadFile(svgOf(source))
 		if err != nil || !bytes.Equal(got, wanted) {
-			t.Errorf("the picture of %s is another one (%v); go generate ./internal/drawing draws it", source, err)
+			t.Errorf("the picture of %s is another one (%v); go generate ./tools/drawing draws it", source, err)
 		}
 	}
 	if pictures < 4 {

@@ -1,4 +1,4 @@
-module inbox/tools
+module inbox/tools/thirdparty
 
 go 1.26.0
 

@@ -2,8 +2,8 @@
 // documents, the English of the catalogues, the help of commands, and the other texts in Go source; code, quotations and comments are
 // none of its business. It changes nothing, and it judges no idea: that a text is right is its author's work.
 //
-//	go run ./internal/prose          # a table of words, sentences and reading ease
-//	go run ./internal/prose -check   # refuse the constructions of rules.go
+//	go run ./tools/prose          # a table of words, sentences and reading ease
+//	go run ./tools/prose -check   # refuse the constructions of rules.go
 package main
 
 import (
@@ -36,7 +36,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, one)
 	}
 	if len(found) > 0 {
-		fmt.Fprintf(os.Stderr, "prose: %d constructions to rewrite; internal/prose/rules.go has them all\n", len(found))
+		fmt.Fprintf(os.Stderr, "prose: %d constructions to rewrite; tools/prose/rules.go has them all\n", len(found))
 		os.Exit(1)
 	}
 }

@@ -29,7 +29,7 @@ const (
 )
 
 // unread are folders and files without texts for readers, or with texts of others.
-var unread = []string{".git", "node_modules", "testdata", "bin", "e2e", "bench", "docs/examples", "internal/archtest", "internal/prose"}
+var unread = []string{".git", "node_modules", "testdata", "bin", "e2e", "bench", "docs/examples", "internal/archtest", "tools/prose"}
 
 // collect reads what people read, in the order of the kinds.
 func collect(root string) (all []text, err error) {
