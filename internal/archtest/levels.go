@@ -220,6 +220,7 @@ var thirdParties = []struct {
 	{"github.com/santhosh-tekuri/jsonschema", []string{"normalized"}, "schemas are checked where the contract is"},
 	{"github.com/modelcontextprotocol/", []string{"agents/mcptool"}, "MCP is spoken in agents/mcptool"},
 	{"github.com/go-jose/go-jose", []string{"internal/webtoken"}, "signed tokens are checked in internal/webtoken"},
+	{"github.com/coreos/go-systemd/", []string{"internal/systemd"}, "the service manager is spoken with in internal/systemd"},
 	{"github.com/coreos/go-oidc", []string{"internal/openid"}, "logins at other services are made in internal/openid"},
 	{"golang.org/x/oauth2", []string{"internal/openid", "agents/remote"}, "logins at other services are made in internal/openid, tokens for A2A agents elsewhere in agents/remote"},
 	{"github.com/prometheus/", []string{"..."}, ""},

@@ -1,6 +1,6 @@
 // Package systemd speaks with the service manager that started the program: it tells that the server is ready, reloads or stops
 // (sd_notify(3)), keeps its watchdog quiet, and takes the sockets that the manager has opened (sd_listen_fds(3)). Without such a
-// manager all of it does nothing.
+// manager all of it does nothing. go-systemd reads what the manager passes; only Notify is our own code.
 package systemd
 
 import (
@@ -10,22 +10,19 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/coreos/go-systemd/v22/activation"
+	"github.com/coreos/go-systemd/v22/daemon"
 )
 
 // States of sd_notify(3).
 const (
-	Ready    = "READY=1"
-	Stopping = "STOPPING=1"
-	alive    = "WATCHDOG=1"
+	Ready    = daemon.SdNotifyReady
+	Stopping = daemon.SdNotifyStopping
 )
-
-// firstSocket is the descriptor of the first socket that was passed (SD_LISTEN_FDS_START).
-const firstSocket = 3
 
 // Manager is the service manager of this process.
 type Manager struct {
@@ -37,39 +34,19 @@ type Manager struct {
 }
 
 // Open reads what the manager has left in the environment, and removes it there, because it is not meant for programs that this one
-// starts. Errors are about sockets that cannot be used.
+// starts. Errors are about sockets that cannot be used, or a watchdog without a time.
 func Open() (*Manager, error) {
-	own := strconv.Itoa(os.Getpid())
 	m := &Manager{socket: os.Getenv("NOTIFY_SOCKET"), sockets: map[string]net.Listener{}}
-	if micros, err := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64); err == nil && micros > 0 {
-		if pid := os.Getenv("WATCHDOG_PID"); pid == "" || pid == own {
-			m.watchdog = time.Duration(micros) * time.Microsecond
-		}
-	}
-
-	var err error
-	if os.Getenv("LISTEN_PID") == own {
-		err = m.inherit(os.Getenv("LISTEN_FDS"), strings.Split(os.Getenv("LISTEN_FDNAMES"), ":"))
-	}
-	for _, name := range []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
-		err = errors.Join(err, os.Unsetenv(name))
-	}
-	return m, err
+	watchdog, err := daemon.SdWatchdogEnabled(true)
+	m.watchdog = watchdog
+	return m, errors.Join(err, m.inherit(activation.Files(true)), os.Unsetenv("NOTIFY_SOCKET"))
 }
 
-func (m *Manager) inherit(count string, names []string) error {
-	number, err := strconv.Atoi(count)
-	if err != nil || number < 0 || number > 64 {
-		return fmt.Errorf("LISTEN_FDS: %q is not a number of sockets up to 64", count)
-	}
-
-	for i := range number {
-		name := "unknown"
-		if i < len(names) {
-			name = names[i]
-		}
-		syscall.CloseOnExec(firstSocket + i)
-		file := os.NewFile(uintptr(firstSocket+i), name)
+// inherit listens on the sockets that the manager passed. activation.ListenersWithNames would leave out a socket on which nothing can
+// listen, such as one of ListenDatagram=, and say nothing (TestLibraryLeavesOutWhatItCannotUse).
+func (m *Manager) inherit(files []*os.File) error {
+	for _, file := range files {
+		name := file.Name()
 		listener, err := net.FileListener(file)
 		if err := errors.Join(err, file.Close()); err != nil {
 			return fmt.Errorf("the socket %q of the service manager: %w; write ListenStream=", name, err)
@@ -107,7 +84,8 @@ func (m *Manager) Left() []string {
 	return names
 }
 
-// Notify tells the manager of states.
+// Notify tells the manager of states. daemon.SdNotify reads NOTIFY_SOCKET at each call: it could tell a second state only if the
+// programs that the server starts inherited the address, and then they could speak for it (TestLibraryForgetsWhereToNotify).
 func (m *Manager) Notify(states ...string) error {
 	if m.socket == "" {
 		return nil
@@ -126,7 +104,7 @@ func (m *Manager) Notify(states ...string) error {
 
 // Reloading is the state at the beginning of a reload, with the time that Type=notify-reload wants. Ready ends it.
 func Reloading() []string {
-	return []string{"RELOADING=1", "MONOTONIC_USEC=" + strconv.FormatInt(monotonicMicros(), 10)}
+	return []string{daemon.SdNotifyReloading, strings.TrimSuffix(daemon.SdNotifyMonotonicUsec(), "\n")}
 }
 
 // Watch keeps the watchdog quiet until ctx ends: it finds a process that hangs, not a database that is down.
@@ -140,7 +118,7 @@ func (m *Manager) Watch(ctx context.Context) {
 	for {
 		select {
 		case <-ticker.C:
-			_ = m.Notify(alive) // a manager that cannot be told acts by itself
+			_ = m.Notify(daemon.SdNotifyWatchdog) // a manager that cannot be told acts by itself
 		case <-ctx.Done():
 			return
 		}

@@ -2,13 +2,19 @@ package systemd_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coreos/go-systemd/v22/activation"
+	"github.com/coreos/go-systemd/v22/daemon"
 
 	"inbox/internal/await"
 	"inbox/internal/systemd"
@@ -107,16 +113,125 @@ func TestWithoutManager(t *testing.T) {
 }
 
 func TestNonsense(t *testing.T) {
-	for name, want := range map[string]string{"many": "LISTEN_FDS", "-1": "LISTEN_FDS", "65": "LISTEN_FDS"} {
-		t.Setenv("LISTEN_PID", strconv.Itoa(os.Getpid()))
-		t.Setenv("LISTEN_FDS", name)
-		if _, err := systemd.Open(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", name, err)
+	for _, micros := range []string{"soon", "-1"} {
+		t.Setenv("WATCHDOG_USEC", micros)
+		if _, err := systemd.Open(); err == nil || !strings.Contains(err.Error(), "WATCHDOG_USEC") {
+			t.Errorf("%s: %v", micros, err)
 		}
 	}
 
 	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "nobody"))
 	if err := open(t).Notify(systemd.Ready); err == nil {
 		t.Error("no one listens, and no error")
+	}
+}
+
+// TestLibraryForgetsWhereToNotify: go-systemd either leaves the address to the programs that this one starts, or can tell one state only.
+func TestLibraryForgetsWhereToNotify(t *testing.T) {
+	heard := manager(t, filepath.Join(t.TempDir(), "notify"))
+	if sent, err := daemon.SdNotify(false, daemon.SdNotifyReady); !sent || err != nil || heard() != daemon.SdNotifyReady {
+		t.Fatalf("sent %v, %v", sent, err)
+	}
+	if os.Getenv("NOTIFY_SOCKET") == "" {
+		t.Error("it hides the address from programs that this one starts: use daemon.SdNotify")
+	}
+
+	if sent, err := daemon.SdNotify(true, daemon.SdNotifyReady); !sent || err != nil || heard() != daemon.SdNotifyReady {
+		t.Fatalf("sent %v, %v", sent, err)
+	}
+	if sent, err := daemon.SdNotify(true, daemon.SdNotifyStopping); sent || err != nil {
+		t.Errorf("it tells a second state (sent %v, %v): use daemon.SdNotify", sent, err)
+	}
+}
+
+// TestMain is also the program that gets sockets, which passed starts.
+func TestMain(m *testing.M) {
+	switch os.Getenv("INBOX_TEST_PASSED") {
+	case "":
+		os.Exit(m.Run())
+	case "library":
+		listeners, err := activation.ListenersWithNames()
+		fmt.Printf("the library has %d, error %v\n", len(listeners), err)
+	default:
+		m, err := systemd.Open()
+		fmt.Printf("left %v, error %v, environment %q\n", m.Left(), err, os.Getenv("LISTEN_PID")+os.Getenv("LISTEN_FDS")+os.Getenv("LISTEN_FDNAMES"))
+		for _, name := range m.Left() {
+			fmt.Printf("%s is at %s, then %v\n", name, m.Take(name).Addr(), m.Take(name))
+		}
+	}
+}
+
+// passed starts a program that gets sockets as systemd passes them (sd_listen_fds(3)), and returns what it prints.
+func passed(t *testing.T, program, names string, sockets ...*os.File) string {
+	t.Helper()
+	// The shell keeps its process id for the program that it becomes.
+	command := exec.CommandContext(t.Context(), "/bin/sh", "-c", `export LISTEN_PID=$$; exec "$0"`, os.Args[0])
+	command.Env = append(os.Environ(), "INBOX_TEST_PASSED="+program, "LISTEN_FDS="+strconv.Itoa(len(sockets)), "LISTEN_FDNAMES="+names)
+	command.ExtraFiles = sockets
+	said, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	return string(said)
+}
+
+func stream(t *testing.T) (*os.File, string) {
+	t.Helper()
+	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := listener.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = errors.Join(file.Close(), listener.Close()) })
+	return file, listener.Addr().String()
+}
+
+func datagrams(t *testing.T) *os.File {
+	t.Helper()
+	socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := socket.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = errors.Join(file.Close(), socket.Close()) })
+	return file
+}
+
+func TestSockets(t *testing.T) {
+	http, address := stream(t)
+	smtp, other := stream(t)
+	for name, want := range map[string]struct {
+		names   string
+		sockets []*os.File
+		said    []string
+	}{
+		"two":           {"http:smtp", []*os.File{http, smtp}, []string{`left [http smtp], error <nil>, environment ""`, "http is at " + address + ", then <nil>", "smtp is at " + other}},
+		"without name":  {"", []*os.File{http}, []string{"left [LISTEN_FD_3], error <nil>"}},
+		"one name":      {"http:http", []*os.File{http, smtp}, []string{`passed two sockets "http"`}},
+		"of datagrams":  {"http", []*os.File{datagrams(t)}, []string{`the socket "http"`, "write ListenStream="}},
+		"none, a name":  {"http", nil, []string{`left [], error <nil>, environment ""`}},
+		"more than are": {"http", []*os.File{http, smtp}, []string{"left [LISTEN_FD_4 http], error <nil>"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said := passed(t, "ours", want.names, want.sockets...)
+			for _, part := range want.said {
+				if !strings.Contains(said, part) {
+					t.Errorf("no %s in\n%s", part, said)
+				}
+			}
+		})
+	}
+}
+
+// TestLibraryLeavesOutWhatItCannotUse: a unit with ListenDatagram= would start a server that no one reaches.
+func TestLibraryLeavesOutWhatItCannotUse(t *testing.T) {
+	if said := passed(t, "library", "http", datagrams(t)); !strings.Contains(said, "the library has 0, error <nil>") {
+		t.Errorf("use activation.ListenersWithNames:\n%s", said)
 	}
 }
