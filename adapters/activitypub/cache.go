@@ -1,83 +1,51 @@
 package activitypub
 
 import (
-	"container/list"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
 // cache keeps values for a time and at most so many of them; the one unused for longest goes first. A cache without
 // both bounds is a leak that strangers can fill (Fedify CVE-2026-69132).
-type cache[V any] struct{ entries }
-
-func newCache[V any](limit int) *cache[V] {
-	return &cache[V]{entries{limit: limit, byKey: make(map[string]*list.Element), order: list.New()}}
-}
-
-func (c *cache[V]) get(key string, now time.Time) (value V, found bool) {
-	kept, found := c.find(key, now)
-	value, _ = kept.(V)
-	return value, found
-}
-
-func (c *cache[V]) put(key string, value V, expires time.Time) { c.keep(key, value, expires) }
-
-// entries is a cache of values of any type, so that the program has its code once.
-type entries struct {
+type cache[V any] struct {
 	mu    sync.Mutex
-	limit int
-	byKey map[string]*list.Element
-	order *list.List // of *cached, front = most recently used
+	byKey *simplelru.LRU[string, cached[V]]
 }
 
-type cached struct {
-	key     string
-	value   any
+type cached[V any] struct {
+	value   V
 	expires time.Time
 }
 
-func (e *entries) find(key string, now time.Time) (value any, found bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	element, found := e.byKey[key]
-	if !found {
-		return nil, false
-	}
-
-	entry := element.Value.(*cached)
-	if !now.Before(entry.expires) {
-		e.remove(element)
-		return nil, false
-	}
-
-	e.order.MoveToFront(element)
-	return entry.value, true
+// newCache makes a cache of at most limit values, which is above 0.
+func newCache[V any](limit int) *cache[V] {
+	byKey, _ := simplelru.NewLRU[string, cached[V]](limit, nil)
+	return &cache[V]{byKey: byKey}
 }
 
-func (e *entries) keep(key string, value any, expires time.Time) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if element, found := e.byKey[key]; found {
-		e.remove(element)
+func (c *cache[V]) get(key string, now time.Time) (value V, found bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	entry, found := c.byKey.Get(key)
+	if found && !now.Before(entry.expires) {
+		c.byKey.Remove(key)
+		return value, false
 	}
-
-	e.byKey[key] = e.order.PushFront(&cached{key, value, expires})
-	if e.order.Len() > e.limit {
-		e.remove(e.order.Back())
-	}
+	return entry.value, found
 }
 
-func (e *entries) drop(key string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if element, found := e.byKey[key]; found {
-		e.remove(element)
-	}
+func (c *cache[V]) put(key string, value V, expires time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byKey.Add(key, cached[V]{value, expires})
 }
 
-func (e *entries) remove(element *list.Element) {
-	delete(e.byKey, element.Value.(*cached).key)
-	e.order.Remove(element)
+func (c *cache[V]) drop(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byKey.Remove(key)
 }
 
 // counter counts events by key in windows of fixed length. It is bounded like every cache.

@@ -526,10 +526,10 @@ func cacheBounds(t *testing.T) {
 		c.put(strconv.Itoa(i), i, now.Add(time.Hour))
 		counts.count(strconv.Itoa(i), now)
 	}
-	if len(c.byKey) != 100 || c.order.Len() != 100 || len(counts.counts.byKey) != 100 {
-		t.Errorf("%d, %d, %d entries", len(c.byKey), c.order.Len(), len(counts.counts.byKey))
+	if c.byKey.Len() != 100 || counts.counts.byKey.Len() != 100 {
+		t.Errorf("%d, %d entries", c.byKey.Len(), counts.counts.byKey.Len())
 	}
-	if _, found := c.get("9999", now.Add(2*time.Hour)); found || len(c.byKey) != 99 {
+	if _, found := c.get("9999", now.Add(2*time.Hour)); found || c.byKey.Len() != 99 {
 		t.Error("an entry outlived its time")
 	}
 }

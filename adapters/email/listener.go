@@ -7,11 +7,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/internal/admission"
-	"inbox/internal/bounded"
 )
 
 var (
@@ -215,14 +215,14 @@ func allowance(limit, i int) int {
 	return limit
 }
 
-// rateLimiter counts events of networks in windows of a minute. It is bounded: when more networks come than it keeps, an
-// arbitrary tenth is forgotten.
+// rateLimiter counts events of networks in windows of a minute. It is bounded: when more networks come than it keeps, the
+// one that was quiet for longest is forgotten.
 type rateLimiter struct {
 	limit int // for the narrowest network in a minute
 	now   func() time.Time
 
 	mu     sync.Mutex
-	counts map[netip.Prefix]minuteCount
+	counts *simplelru.LRU[netip.Prefix, minuteCount]
 }
 
 type minuteCount struct {
@@ -235,7 +235,8 @@ type minuteCount struct {
 const maxCredit = 10
 
 func newRateLimiter(limit int, now func() time.Time) *rateLimiter {
-	return &rateLimiter{limit: limit, now: now, counts: map[netip.Prefix]minuteCount{}}
+	counts, _ := simplelru.NewLRU[netip.Prefix, minuteCount](maxNetworks, nil)
+	return &rateLimiter{limit: limit, now: now, counts: counts}
 }
 
 // allow adds an event and reports whether all networks of the peer are within their limits. What is refused counts too: a
@@ -247,7 +248,7 @@ func (m *rateLimiter) allow(peer networks) bool {
 
 	within := true
 	for i, network := range peer {
-		entry := m.counts[network]
+		entry, _ := m.counts.Get(network)
 		if !now.Before(entry.ends) {
 			entry = minuteCount{ends: now.Add(time.Minute)}
 		}
@@ -258,11 +259,7 @@ func (m *rateLimiter) allow(peer networks) bool {
 			within = false
 		}
 
-		if len(m.counts) >= maxNetworks {
-			bounded.MakeRoom(m.counts, func(c minuteCount) bool { return !now.Before(c.ends) })
-		}
-
-		m.counts[network] = entry
+		m.counts.Add(network, entry)
 	}
 
 	return within
@@ -273,9 +270,9 @@ func (m *rateLimiter) credit(peer networks) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, network := range peer {
-		if entry, known := m.counts[network]; known && entry.count > 0 {
+		if entry, known := m.counts.Peek(network); known && entry.count > 0 {
 			entry.count--
-			m.counts[network] = entry
+			m.counts.Add(network, entry)
 		}
 	}
 }

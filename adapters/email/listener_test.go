@@ -69,8 +69,23 @@ func TestMeterIsBounded(t *testing.T) {
 	for i := range 3 * maxNetworks {
 		m.allow(peerAt(net.IPv4(byte(i>>16), byte(i>>8), byte(i), 1).String()))
 	}
-	if len(m.counts) > maxNetworks+len(networks{}) {
-		t.Errorf("%d networks are kept", len(m.counts))
+	if m.counts.Len() > maxNetworks {
+		t.Errorf("%d networks are kept", m.counts.Len())
+	}
+}
+
+// TestManyNetworksHideNoFlood: a peer that goes on is counted on, however many other networks come meanwhile.
+func TestManyNetworksHideNoFlood(t *testing.T) {
+	m, peer, events := newRateLimiter(1, time.Now), peerAt("192.0.2.1"), 0
+	for i := range 3 * maxNetworks {
+		m.allow(peerAt(net.IPv4(10, byte(i>>16), byte(i>>8), byte(i)).String()))
+		if i%1000 == 0 {
+			m.allow(peer)
+			events++
+		}
+	}
+	if counted, _ := m.counts.Peek(peer[0]); counted.all != events {
+		t.Errorf("%d of %d events are counted", counted.all, events)
 	}
 }
 

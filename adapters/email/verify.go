@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/emersion/go-smtp"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/adapters/email/authentication"
 	"inbox/adapters/email/message"
 	"inbox/identity"
-	"inbox/internal/bounded"
 	"inbox/normalized"
 )
 
@@ -218,7 +218,7 @@ func (v *verifier) rejected(found verdict) []identity.Rejection {
 type tryCounter struct {
 	now func() time.Time
 	mu  sync.Mutex
-	by  map[[sha256.Size]byte]tries
+	by  *simplelru.LRU[[sha256.Size]byte, tries]
 }
 
 type tries struct {
@@ -232,7 +232,8 @@ const (
 )
 
 func newTryCounter(now func() time.Time) *tryCounter {
-	return &tryCounter{now: now, by: map[[sha256.Size]byte]tries{}}
+	by, _ := simplelru.NewLRU[[sha256.Size]byte, tries](maxTriesKept, nil)
+	return &tryCounter{now: now, by: by}
 }
 
 // next counts one more try of the mail and returns the number.
@@ -241,17 +242,13 @@ func (t *tryCounter) next(mail []byte) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
-	entry := t.by[key]
+	entry, _ := t.by.Get(key)
 	if now.After(entry.until) {
 		entry.count = 0
 	}
 
 	entry.count++
 	entry.until = now.Add(triesLife)
-	if len(t.by) >= maxTriesKept {
-		bounded.MakeRoom(t.by, func(e tries) bool { return now.After(e.until) })
-	}
-
-	t.by[key] = entry
+	t.by.Add(key, entry)
 	return entry.count
 }

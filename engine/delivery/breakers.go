@@ -1,13 +1,12 @@
 package delivery
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"inbox/internal/bounded"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
 const (
@@ -17,7 +16,7 @@ const (
 	failureWindow  = 10 * time.Minute //
 	probeTime      = time.Minute      // a probe that reported nothing in this time was cut off; another may go
 	yieldTime      = time.Minute      // after a pause, recipients who may have caused it leave the probe to others for so long
-	maxKeys        = 10_000           // remembered destinations, and recipients; beyond it the idle ones are forgotten
+	maxKeys        = 10_000           // remembered destinations, and recipients; beyond it those are forgotten that were not tried for longest
 )
 
 var pauses = []time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute}
@@ -26,7 +25,7 @@ var pauses = []time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute}
 // in memory; an open breaker of a destination is a Condition too, so that other nodes and a restart know it.
 type breakers struct {
 	mu   sync.Mutex
-	keys map[string]*breaker
+	keys *simplelru.LRU[string, *breaker]
 }
 
 type breaker struct {
@@ -44,14 +43,17 @@ type failedOnce struct {
 	asked  time.Duration // the pause that the peer asked for
 }
 
-func newBreakers() *breakers { return &breakers{keys: map[string]*breaker{}} }
+func newBreakers() *breakers {
+	keys, _ := simplelru.NewLRU[string, *breaker](maxKeys, nil)
+	return &breakers{keys: keys}
+}
 
 // pause returns how long to wait before the next attempt for a recipient behind the key; zero = go. After a pause one probe goes through,
 // which is first offered to recipients who had no part in it.
 func (b *breakers) pause(key, recipient string, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	state, ok := b.keys[key]
+	state, ok := b.keys.Get(key)
 	if !ok {
 		return 0
 	}
@@ -77,7 +79,7 @@ func (b *breakers) pause(key, recipient string, now time.Time) time.Duration {
 func (b *breakers) leave(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if state, ok := b.keys[key]; ok {
+	if state, ok := b.keys.Get(key); ok {
 		state.probing = time.Time{}
 	}
 }
@@ -86,7 +88,7 @@ func (b *breakers) leave(key string) {
 func (b *breakers) failing(key string, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	state, ok := b.keys[key]
+	state, ok := b.keys.Get(key)
 	if !ok {
 		return false
 	}
@@ -102,7 +104,7 @@ func (b *breakers) adopt(key string, opened int, until, now time.Time) {
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if state := b.of(key, now); opened > state.opened {
+	if state := b.of(key); opened > state.opened {
 		state.opened, state.until, state.failures = opened, until, nil
 	}
 }
@@ -110,14 +112,18 @@ func (b *breakers) adopt(key string, opened int, until, now time.Time) {
 func (b *breakers) success(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.keys, key)
+	b.keys.Remove(key)
 }
 
 // forget is success for all keys that begin with a text.
 func (b *breakers) forget(beginning string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	maps.DeleteFunc(b.keys, func(key string, _ *breaker) bool { return strings.HasPrefix(key, beginning) })
+	for _, key := range b.keys.Keys() {
+		if strings.HasPrefix(key, beginning) {
+			b.keys.Remove(key)
+		}
+	}
 }
 
 // failure counts; limit bounds the pause, so that a short retry schedule is not outlasted by the breaker. It returns until when nothing
@@ -125,7 +131,7 @@ func (b *breakers) forget(beginning string) {
 func (b *breakers) failure(key string, failed failedOnce, limit time.Duration) (until time.Time, opened int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	state := b.of(key, failed.at)
+	state := b.of(key)
 	state.failures = slices.DeleteFunc(recent(state.failures, failed.at), func(f failedOnce) bool { return f.blamed != "" && f.blamed == failed.blamed })
 	state.failures = append(state.failures, failed)
 
@@ -180,14 +186,11 @@ func (s *breaker) opens(failed failedOnce) bool {
 }
 
 // of returns what is known of a key, which is made where there is nothing. The caller holds the lock.
-func (b *breakers) of(key string, now time.Time) *breaker {
-	state, ok := b.keys[key]
+func (b *breakers) of(key string) *breaker {
+	state, ok := b.keys.Get(key)
 	if !ok {
-		if len(b.keys) >= maxKeys {
-			bounded.MakeRoom(b.keys, func(idle *breaker) bool { return now.After(idle.until) && len(recent(idle.failures, now)) == 0 })
-		}
 		state = &breaker{}
-		b.keys[key] = state
+		b.keys.Add(key, state)
 	}
 	return state
 }

@@ -270,7 +270,7 @@ func TestBreakersAreBounded(t *testing.T) {
 	for i := range maxKeys + 50 {
 		b.failure(time.Duration(i).String(), failedOnce{at: now}, time.Hour)
 	}
-	if len(b.keys) > maxKeys {
-		t.Fatalf("%d keys are remembered", len(b.keys))
+	if b.keys.Len() > maxKeys {
+		t.Fatalf("%d keys are remembered", b.keys.Len())
 	}
 }

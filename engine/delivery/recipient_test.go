@@ -235,8 +235,8 @@ func TestManyRecipientsPushOutNoHost(t *testing.T) {
 			to := exchange.Destination{Key: "stranger.example", Address: fmt.Sprint("recipient", i)}
 			_ = s.Guard(t.Context(), queue.Job{Attempt: 1}, fediverse, to, func(context.Context) error { return failing(exchange.ReachRecipient) })
 		}
-		if len(s.recipients.keys) > maxKeys || len(s.breakers.keys) > maxKeys {
-			t.Errorf("%d recipients and %d hosts are remembered", len(s.recipients.keys), len(s.breakers.keys))
+		if s.recipients.keys.Len() > maxKeys || s.breakers.keys.Len() > maxKeys {
+			t.Errorf("%d recipients and %d hosts are remembered", s.recipients.keys.Len(), s.breakers.keys.Len())
 		}
 		if reached := tries(t, s, 1, nil); reached != 0 {
 			t.Error("the host that is down is tried")

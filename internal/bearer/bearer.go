@@ -11,8 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"inbox/exchange"
-	"inbox/internal/bounded"
 	"inbox/internal/capability"
 )
 
@@ -62,7 +63,7 @@ func Of(r *http.Request) string {
 type Cache struct {
 	source  exchange.Tokens
 	mu      sync.Mutex
-	found   map[string]entry // by hash
+	found   *simplelru.LRU[string, entry] // by hash
 	changes int              // how often it was told to forget
 }
 
@@ -73,7 +74,8 @@ type entry struct {
 
 // NewCache makes an empty cache. One whose source is a *Uses forgets what it knows when that is told of changes.
 func NewCache(source exchange.Tokens) *Cache {
-	c := &Cache{source: source, found: map[string]entry{}}
+	found, _ := simplelru.NewLRU[string, entry](MaxRemembered, nil)
+	c := &Cache{source: source, found: found}
 	if uses, is := source.(*Uses); is {
 		uses.tell(c)
 	}
@@ -84,7 +86,7 @@ func NewCache(source exchange.Tokens) *Cache {
 func (c *Cache) Find(ctx context.Context, token string) (exchange.Token, bool, error) {
 	hash, now := Hash(token), time.Now()
 	c.mu.Lock()
-	known, ok := c.found[hash]
+	known, ok := c.found.Get(hash)
 	changes := c.changes
 	c.mu.Unlock()
 	if ok && now.Before(known.expires) {
@@ -105,18 +107,14 @@ func (c *Cache) keep(hash string, one entry, changes int) {
 	if c.changes != changes {
 		return
 	}
-	if len(c.found) >= MaxRemembered {
-		now := time.Now()
-		bounded.MakeRoom(c.found, func(other entry) bool { return !now.Before(other.expires) })
-	}
-	c.found[hash] = one
+	c.found.Add(hash, one)
 }
 
 func (c *Cache) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.changes++
-	clear(c.found)
+	c.found.Purge()
 }
 
 // UsesEvery is how often Uses writes what it noted.

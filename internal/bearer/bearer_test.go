@@ -81,8 +81,8 @@ func TestCacheIsBounded(t *testing.T) {
 			t.Fatal(found, err)
 		}
 	}
-	if len(cache.found) > MaxRemembered {
-		t.Errorf("%d tokens are remembered", len(cache.found))
+	if cache.found.Len() > MaxRemembered {
+		t.Errorf("%d tokens are remembered", cache.found.Len())
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"sync"
 
-	"inbox/internal/bounded"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
 // AvatarPattern is the route of the avatars as PNG, for those who show no SVG: servers of the fediverse and previews of links. The handler is
@@ -36,17 +36,16 @@ func AvatarAddress(name, address string) string {
 // only the pictures of agents are drawn. They are drawn once while there are not too many.
 func Avatars(address func(name string) string) http.Handler {
 	var mu sync.Mutex
-	drawn := map[drawing]*asset{}
+	drawn, _ := simplelru.NewLRU[drawing, *asset](maxAvatars, nil)
 	picture := func(d drawing) *asset {
 		mu.Lock() // a second request for the same picture waits for the first
 		defer mu.Unlock()
-		if drawn[d] == nil {
-			if len(drawn) >= maxAvatars {
-				bounded.MakeRoom(drawn, func(*asset) bool { return false })
-			}
-			drawn[d] = newAsset(pngImage, d.png())
+		kept, known := drawn.Get(d)
+		if !known {
+			kept = newAsset(pngImage, d.png())
+			drawn.Add(d, kept)
 		}
-		return drawn[d]
+		return kept
 	}
 
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

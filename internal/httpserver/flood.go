@@ -1,12 +1,12 @@
 package httpserver
 
 import (
-	"container/list"
 	"net/http"
 	"net/netip"
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -47,30 +47,21 @@ type flood struct {
 
 // floodTable counts networks in the window of one rate.
 type floodTable struct {
-	counts map[netip.Prefix]*list.Element
-	recent *list.List // of *floodCount, the one counted last in front
+	counts *simplelru.LRU[netip.Prefix, *floodCount]
 }
 
 type floodCount struct {
-	network  netip.Prefix
 	begun    time.Time // its window
 	requests int64
 }
 
 // count adds a request of a network to the window and returns their number.
 func (t *floodTable) count(network netip.Prefix, begun time.Time) int64 {
-	element, known := t.counts[network]
+	found, known := t.counts.Get(network)
 	if !known {
-		if len(t.counts) >= maxFloodNetworks {
-			oldest, _ := t.recent.Remove(t.recent.Back()).(*floodCount)
-			delete(t.counts, oldest.network)
-		}
-		element = t.recent.PushFront(&floodCount{network: network, begun: begun})
-		t.counts[network] = element
+		found = &floodCount{begun: begun}
+		t.counts.Add(network, found)
 	}
-
-	t.recent.MoveToFront(element)
-	found, _ := element.Value.(*floodCount)
 	if !found.begun.Equal(begun) {
 		found.begun, found.requests = begun, 0
 	}
@@ -81,11 +72,7 @@ func (t *floodTable) count(network netip.Prefix, begun time.Time) int64 {
 
 // counted returns the requests of a network in the window so far.
 func (t *floodTable) counted(network netip.Prefix, begun time.Time) int64 {
-	element, known := t.counts[network]
-	if !known {
-		return 0
-	}
-	if found, _ := element.Value.(*floodCount); found.begun.Equal(begun) {
+	if found, known := t.counts.Peek(network); known && found.begun.Equal(begun) {
 		return found.requests
 	}
 	return 0
@@ -97,7 +84,8 @@ func newFlood(next http.Handler, rates []Rate) http.Handler {
 	}
 	f := &flood{next: next, rates: rates, now: time.Now}
 	for range rates {
-		f.tables = append(f.tables, floodTable{map[netip.Prefix]*list.Element{}, list.New()})
+		counts, _ := simplelru.NewLRU[netip.Prefix, *floodCount](maxFloodNetworks, nil)
+		f.tables = append(f.tables, floodTable{counts})
 	}
 	return f
 }

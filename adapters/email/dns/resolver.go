@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/sync/singleflight"
 
-	"inbox/internal/bounded"
 	"inbox/internal/safehttp"
 )
 
@@ -118,7 +118,7 @@ func (l *Answers[T]) Get(ctx context.Context, name string, ask func(context.Cont
 // answers are those of one kind of question, with values of any type, so that the program has their code once.
 type answers struct {
 	mu      sync.Mutex
-	byName  map[string]answer
+	byName  *simplelru.LRU[string, answer] // made with the first one
 	flights singleflight.Group
 }
 
@@ -153,7 +153,10 @@ func (l *answers) get(ctx context.Context, name string, ask func(context.Context
 func (l *answers) known(name string) (answer, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	found, ok := l.byName[name]
+	if l.byName == nil {
+		return answer{}, false
+	}
+	found, ok := l.byName.Get(name)
 	return found, ok && time.Now().Before(found.until)
 }
 
@@ -163,15 +166,9 @@ func (l *answers) remember(name string, value any, err error, life time.Duration
 	defer l.mu.Unlock()
 
 	if l.byName == nil {
-		l.byName = map[string]answer{}
+		l.byName, _ = simplelru.NewLRU[string, answer](maxAnswers, nil)
 	}
-
-	if len(l.byName) >= maxAnswers {
-		now := time.Now()
-		bounded.MakeRoom(l.byName, func(a answer) bool { return now.After(a.until) })
-	}
-
-	l.byName[name] = got
+	l.byName.Add(name, got)
 	return got
 }
 

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/emersion/go-smtp"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"inbox/exchange"
-	"inbox/internal/bounded"
 )
 
 const (
@@ -23,15 +23,18 @@ const (
 // domainLimits bound the sessions at once with one domain: two at first, more while it takes what it gets.
 type domainLimits struct {
 	mu      sync.Mutex
-	domains map[string]*sessionLimit
+	domains *simplelru.LRU[string, *sessionLimit]
 }
 
 type sessionLimit struct {
-	allowed, used, users, streak int
-	changed                      chan struct{}
+	allowed, used, streak int
+	changed               chan struct{}
 }
 
-func newDomainLimits() *domainLimits { return &domainLimits{domains: map[string]*sessionLimit{}} }
+func newDomainLimits() *domainLimits {
+	domains, _ := simplelru.NewLRU[string, *sessionLimit](maxDomains, nil)
+	return &domainLimits{domains: domains}
+}
 
 // acquire waits for a free session. The returned function ends it and reports how it went.
 func (l *domainLimits) acquire(ctx context.Context, domain string) (release func(failure error), err error) {
@@ -41,7 +44,6 @@ func (l *domainLimits) acquire(ctx context.Context, domain string) (release func
 	one := l.join(domain)
 	for one.used >= one.allowed {
 		if err := l.wait(ctx, one.changed); err != nil {
-			one.users--
 			return nil, err
 		}
 	}
@@ -63,16 +65,11 @@ func (l *domainLimits) wait(ctx context.Context, changed <-chan struct{}) error 
 }
 
 func (l *domainLimits) join(domain string) *sessionLimit {
-	one := l.domains[domain]
-	if one == nil {
-		if len(l.domains) >= maxDomains {
-			bounded.MakeRoom(l.domains, func(idle *sessionLimit) bool { return idle.users == 0 })
-		}
+	one, known := l.domains.Get(domain)
+	if !known {
 		one = &sessionLimit{allowed: startingSessions, changed: make(chan struct{})}
-		l.domains[domain] = one
+		l.domains.Add(domain, one)
 	}
-
-	one.users++
 	return one
 }
 
@@ -82,7 +79,6 @@ func (l *domainLimits) release(one *sessionLimit, failure error) {
 	defer l.mu.Unlock()
 
 	one.used--
-	one.users--
 	switch {
 	case failure == nil:
 		one.streak++
@@ -103,7 +99,7 @@ func (l *domainLimits) release(one *sessionLimit, failure error) {
 type pauses struct {
 	mu      sync.Mutex
 	now     func() time.Time
-	domains map[string]*pause
+	domains *simplelru.LRU[string, *pause]
 }
 
 type pause struct {
@@ -111,13 +107,16 @@ type pause struct {
 	until   time.Time
 }
 
-func newPauses(now func() time.Time) *pauses { return &pauses{now: now, domains: map[string]*pause{}} }
+func newPauses(now func() time.Time) *pauses {
+	domains, _ := simplelru.NewLRU[string, *pause](maxDomains, nil)
+	return &pauses{now: now, domains: domains}
+}
 
 // remaining returns for how long nothing is sent to the domain.
 func (b *pauses) remaining(domain string) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if one := b.domains[domain]; one != nil {
+	if one, known := b.domains.Get(domain); known {
 		return max(one.until.Sub(b.now()), 0)
 	}
 	return 0
@@ -133,13 +132,10 @@ func (b *pauses) note(mail Mail, result Outcome, err error) {
 	defer b.mu.Unlock()
 
 	now := b.now()
-	one := b.domains[mail.Domain]
-	if one == nil {
-		if len(b.domains) >= maxDomains {
-			bounded.MakeRoom(b.domains, func(idle *pause) bool { return now.After(idle.until) })
-		}
+	one, known := b.domains.Get(mail.Domain)
+	if !known {
 		one = &pause{refused: map[string]time.Time{}}
-		b.domains[mail.Domain] = one
+		b.domains.Add(mail.Domain, one)
 	}
 
 	maps.DeleteFunc(one.refused, func(_ string, at time.Time) bool { return now.Sub(at) >= refusalWindow })

@@ -13,12 +13,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/singleflight"
 
 	"inbox/adapters/email/dns"
-	"inbox/internal/bounded"
 )
 
 // Modes of an MTA-STS policy (RFC 8461, section 5).
@@ -197,8 +197,8 @@ type policyCache struct {
 	flights singleflight.Group
 
 	mu      sync.Mutex
-	failed  map[string]time.Time // fetches that need not be tried again yet
-	doubted map[string]time.Time // policies that were asked for again because no server fits them
+	failed  *simplelru.LRU[string, time.Time] // fetches that need not be tried again yet
+	doubted *simplelru.LRU[string, time.Time] // policies that were asked for again because no server fits them
 }
 
 // keptPolicy is a policy in State.
@@ -209,7 +209,9 @@ type keptPolicy struct {
 }
 
 func newPolicyCache(dns *dns.Resolver, state PolicyState, fetcher PolicyFetcher, now func() time.Time, log *slog.Logger) *policyCache {
-	return &policyCache{dns: dns, state: state, fetcher: fetcher, now: now, log: log, failed: map[string]time.Time{}, doubted: map[string]time.Time{}}
+	failed, _ := simplelru.NewLRU[string, time.Time](maxPolicyStates, nil)
+	doubted, _ := simplelru.NewLRU[string, time.Time](maxPolicyStates, nil)
+	return &policyCache{dns: dns, state: state, fetcher: fetcher, now: now, log: log, failed: failed, doubted: doubted}
 }
 
 // find returns the policy of a domain; the zero policy when it has none.
@@ -302,30 +304,23 @@ func (p *policyCache) keep(ctx context.Context, domain string, kept keptPolicy, 
 func (p *policyCache) note(domain string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	remember(p.failed, domain, p.now())
+	p.failed.Add(domain, p.now())
 }
 
 func (p *policyCache) justFailed(domain string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	at, found := p.failed[domain]
+	at, found := p.failed.Get(domain)
 	return found && p.now().Sub(at) < policyRetry
-}
-
-func remember(times map[string]time.Time, domain string, now time.Time) {
-	if len(times) >= maxPolicyStates {
-		bounded.MakeRoom(times, func(at time.Time) bool { return now.Sub(at) > policyRetry })
-	}
-	times[domain] = now
 }
 
 // doubt makes the next attempt ask for the policy again, once in a while: its domain may have changed its servers first.
 func (p *policyCache) doubt(ctx context.Context, domain string) {
 	p.mu.Lock()
-	at, before := p.doubted[domain]
+	at, before := p.doubted.Get(domain)
 	again := !before || p.now().Sub(at) >= policyRetry
 	if again {
-		remember(p.doubted, domain, p.now())
+		p.doubted.Add(domain, p.now())
 	}
 
 	p.mu.Unlock()
