@@ -35,7 +35,8 @@ func Fold(name, value string) []byte {
 func endsWord(r rune) bool { return r <= ' ' || r == 0x7f }
 
 // EncodeWords makes a text ASCII (RFC 2047) where it is not, or could be taken for an encoded word. The words hold only what
-// may also stand in a display name.
+// may also stand in a display name. go-message would write a text that could be taken for an encoded word as it is
+// (TestLibraryWritesFieldsThatReadOtherwise).
 func EncodeWords(text string) string {
 	if plainASCII(text) && !strings.Contains(text, "=?") {
 		return text

@@ -208,7 +208,8 @@ func Clip(text string, bytes int) string {
 	return text
 }
 
-// SplitDamaged reads a header as far as it goes: what came back is often cut or damaged.
+// SplitDamaged reads a header as far as it goes: what came back is often cut or damaged. go-message reads it whole or not at all
+// (TestLibraryDropsFieldsAboveABadLine).
 func SplitDamaged(text []byte) Header {
 	fields, _, err := Split(goodLines(text[:min(len(text), maxHeaderBytes)]))
 	if err != nil {

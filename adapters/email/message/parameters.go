@@ -12,7 +12,8 @@ const maxParameterPieces = 100
 
 // MediaType reads Content-Type and Content-Disposition (RFC 2045, section 5.1; RFC 2183); what cannot be read is bytes, what
 // is absent is the fallback. The parser of the standard library gives up where mail programs do not: at names with blanks,
-// brackets or 8-bit letters without quotes, at doubled parameters, and at every charset but UTF-8.
+// brackets or 8-bit letters without quotes, at doubled parameters, and at every charset but UTF-8; go-message asks it
+// (TestLibraryLosesWhatFieldsSay).
 func MediaType(value, fallback string) (string, map[string]string) {
 	if value == "" {
 		return fallback, nil

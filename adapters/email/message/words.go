@@ -22,7 +22,8 @@ func withoutLanguage(label string) string {
 }
 
 // DecodeWords resolves encoded words (RFC 2047). Neighbours of one charset are joined before they are decoded: many mail
-// programs cut in the middle of a letter. What is no encoded word stays.
+// programs cut in the middle of a letter. What is no encoded word stays. The decoders of go-message and of the standard library decode each
+// word for itself, and leave the whole field as it is for one word that they cannot read (TestLibraryLosesWhatFieldsSay).
 func DecodeWords(text string) string {
 	if !strings.Contains(text, "=?") {
 		return text
