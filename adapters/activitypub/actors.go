@@ -303,7 +303,15 @@ func (a *actors) fetch(ctx context.Context, keyID string) (*remoteKey, error) {
 		return nil, err
 	}
 	defer leave()
-	found, err := a.fetchKey(ctx, keyID)
+	requests := 1
+	found, err := a.fetchKey(ctx, keyID, reading{further: func() bool {
+		requests++
+		return a.failures.wait(source, host, a.now()) == 0
+	}})
+	if fault.Is(err, fault.Unavailable) {
+		keyLookups.WithLabelValues("failed").Inc()
+		return nil, err // our own trouble says nothing about the key
+	}
 	if err != nil {
 		keyLookups.WithLabelValues("failed").Inc()
 		life := failureLife
@@ -313,7 +321,9 @@ func (a *actors) fetch(ctx context.Context, keyID string) (*remoteKey, error) {
 		}
 
 		a.failed.put(keyID, err, a.now().Add(life))
-		a.failures.add(source, host, a.now())
+		for range requests {
+			a.failures.add(source, host, a.now())
+		}
 		if isGone(err) {
 			a.markGone(ctx, keyID)
 		}
@@ -355,7 +365,7 @@ func (a *actors) rememberActor(ctx context.Context, actor *remoteActor) {
 
 // fetchActor gets an actor anew and remembers it.
 func (a *actors) fetchActor(ctx context.Context, iri string) (*remoteActor, error) {
-	actor, err := a.fetcher.fetchActor(ctx, iri, a.now())
+	actor, err := a.fetcher.fetchActor(ctx, iri, reading{})
 	if err != nil {
 		return nil, err
 	}
@@ -366,8 +376,8 @@ func (a *actors) fetchActor(ctx context.Context, iri string) (*remoteActor, erro
 // fetchKey reads the three forms in which servers publish keys: inside the actor, as a document of its own with an
 // owner, and as a Multikey of the actor. Owner and key are always on one origin, and the owner lists the key: a key
 // document alone could claim anyone as its owner.
-func (a *actors) fetchKey(ctx context.Context, keyID string) (*remoteKey, error) {
-	got, err := a.fetcher.fetchOpen(ctx, keyID)
+func (a *actors) fetchKey(ctx context.Context, keyID string, how reading) (*remoteKey, error) {
+	got, err := a.fetcher.fetch(ctx, keyID, how)
 	if err != nil {
 		return nil, err
 	}
@@ -389,7 +399,7 @@ func (a *actors) fetchKey(ctx context.Context, keyID string) (*remoteKey, error)
 		return nil, fmt.Errorf("%w: the key has no owner on its own server", errNotFetched)
 	}
 
-	actor, err := a.fetcher.fetchActor(ctx, owner, a.now())
+	actor, err := a.fetcher.fetchActor(ctx, owner, how)
 	if err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func New(options Options) (*Adapter, error) {
 	}
 
 	a := &Adapter{site: s, keys: newKeyring(s)}
-	a.fetcher = &fetcher{site: s, keys: a.keys, secure: newCache[bool](maxCachedHosts)}
+	a.fetcher = &fetcher{site: s, keys: a.keys, worked: newCache[knownScheme](maxCachedHosts)}
 	a.actors = newActors(s, a.fetcher)
 	a.verifier = &verifier{
 		site: s, fetcher: a.fetcher, actors: a.actors,

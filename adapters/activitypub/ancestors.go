@@ -135,7 +135,7 @@ func (w *walk) mayShowStored(visibility, actor string) bool {
 
 // foreign fetches a note from its own server.
 func (w *walk) foreign(ctx context.Context, iri string) (string, error) {
-	got, err := exact(ctx, iri, w.fetch)
+	got, err := w.fetch(ctx, iri)
 	if err != nil {
 		return "", err
 	}
@@ -192,15 +192,13 @@ func (w *walk) add(from string, message normalized.HistoricalMessage) {
 	w.found = append(w.found, message)
 }
 
-// fetch gets one document within the budget.
+// fetch gets one document within the budget. In a private conversation the agent signs: the notes of one may be for it alone.
 func (w *walk) fetch(ctx context.Context, iri string) (fetched, error) {
 	host := document.HostOf(iri)
-	if !w.notes.isRemote(iri) || !w.notes.admits(host) || w.fetches >= maxAncestorFetches || w.hosts[host] >= maxAncestorsOfHost {
+	if !w.notes.isRemote(iri) || !w.notes.admits(host) || !w.spend(host) {
 		return fetched{}, errBudget
 	}
 
-	w.fetches++
-	w.hosts[host]++
 	ctx, cancel := context.WithTimeout(ctx, ancestorTimeout)
 	defer cancel()
 	leave, err := w.notes.actors.enter(ctx, host)
@@ -208,5 +206,19 @@ func (w *walk) fetch(ctx context.Context, iri string) (fetched, error) {
 		return fetched{}, err
 	}
 	defer leave()
-	return w.notes.fetcher.fetchBounded(ctx, iri, maxAncestorBytes)
+	how := reading{limit: maxAncestorBytes, further: func() bool { return w.spend(host) }}
+	if !isOpen(w.asked.Visibility) {
+		how.as = w.agent.Name
+	}
+	return w.notes.fetcher.fetchExact(ctx, iri, how)
+}
+
+// spend takes one request to a host out of the budget.
+func (w *walk) spend(host string) bool {
+	if w.fetches >= maxAncestorFetches || w.hosts[host] >= maxAncestorsOfHost {
+		return false
+	}
+	w.fetches++
+	w.hosts[host]++
+	return true
 }

@@ -19,9 +19,9 @@ import (
 // schemeOrigin is written into evidence when the author's server was asked.
 const schemeOrigin = "origin-fetch"
 
-// Questions that one server can make us ask by bringing what others did.
+// Requests that one server can make us send by bringing what others did; an object that is not there costs three.
 const (
-	maxConfirmations   = 30
+	maxConfirmations   = 90
 	confirmationPeriod = time.Minute
 )
 
@@ -50,11 +50,14 @@ func (v *verifier) confirm(ctx context.Context, in *incoming, signer proven) (pr
 		return proven{}, err
 	}
 	defer leave()
+	how := reading{as: v.addressee(in.agent, in.activity), further: func() bool {
+		return v.confirmations.count(document.HostOf(signer.name()), v.now()) == 0
+	}}
 	by := proven{keyID: signer.keyID, scheme: schemeOrigin, relay: signer.name()}
 	if in.kind == "Delete" {
-		by.actor, err = v.confirmGone(ctx, in)
+		by.actor, err = v.confirmGone(ctx, in, how)
 	} else {
-		by.actor, err = v.confirmObject(ctx, in)
+		by.actor, err = v.confirmObject(ctx, in, how)
 	}
 	switch {
 	case fault.Is(err, fault.Unavailable): // our own trouble: the relay shall come again
@@ -70,9 +73,9 @@ func (v *verifier) confirm(ctx context.Context, in *incoming, signer proven) (pr
 // confirmGone demands that the object is not there any more. A 404 says so of what everyone could read, and of an account:
 // private notes have one as well, and those that are not written yet, so that anyone who forwards could erase the former
 // and keep the latter from being answered.
-func (v *verifier) confirmGone(ctx context.Context, in *incoming) (*remoteActor, error) {
+func (v *verifier) confirmGone(ctx context.Context, in *incoming, how reading) (*remoteActor, error) {
 	id := document.Reference(in.activity["object"])
-	sure, err := v.fetcher.isDeleted(ctx, id)
+	sure, err := v.fetcher.isDeleted(ctx, id, how)
 	if err == nil && !sure && id != in.actor {
 		err = v.wasOpen(ctx, id, in.actor)
 	}
@@ -105,8 +108,8 @@ func (v *verifier) wasOpen(ctx context.Context, note, actor string) error {
 }
 
 // confirmObject fetches the object and makes an activity of its own author out of it.
-func (v *verifier) confirmObject(ctx context.Context, in *incoming) (*remoteActor, error) {
-	got, err := exact(ctx, document.Reference(in.activity["object"]), v.fetcher.fetchSigned)
+func (v *verifier) confirmObject(ctx context.Context, in *incoming, how reading) (*remoteActor, error) {
+	got, err := v.fetcher.fetchExact(ctx, document.Reference(in.activity["object"]), how)
 	if err != nil {
 		return nil, err
 	}

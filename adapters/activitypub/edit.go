@@ -184,11 +184,11 @@ func (n *notes) updatedNote(ctx context.Context, in *incoming, id string) (docum
 		return nil, nil
 	}
 
-	note, err := n.fetcher.fetchExact(ctx, id)
+	got, err := n.fetcher.fetchExact(ctx, id, reading{as: n.addressee(in.agent, in.activity)})
 	if err != nil {
 		return nil, nil //nolint:nilerr // the next edit, or the deletion, tells the same
 	}
-	return note, nil
+	return got.doc, nil
 }
 
 // editedAt is the version of an edit. One without a time of its own is as new as its arrival.

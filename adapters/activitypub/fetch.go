@@ -1,6 +1,7 @@
 package activitypub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"inbox/adapters/activitypub/document"
 	"inbox/adapters/activitypub/signature"
 	"inbox/identity"
+	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 )
 
@@ -40,11 +43,11 @@ var errNotFetched = errors.New("document could not be fetched")
 // errUnreachable is errNotFetched where the server may have the document: it did not answer, or not now.
 var errUnreachable = fmt.Errorf("%w: its server does not answer", errNotFetched)
 
-// fetcher gets documents of other servers, signed by the server's own actor where they want it.
+// fetcher gets documents of other servers, signed where they want it.
 type fetcher struct {
 	*site
 	keys   *keyring
-	secure *cache[bool] // hosts that refuse unsigned requests
+	worked *cache[knownScheme] // host → how it showed the last document
 }
 
 // fetched is a document as it came.
@@ -54,59 +57,222 @@ type fetched struct {
 	final string // the address that answered after redirects
 }
 
-// fetchSigned gets one ActivityPub document with a GET signed by the server's own actor, so that servers in secure mode
-// answer and no agent's key is needed to look up a key.
-func (f *fetcher) fetchSigned(ctx context.Context, iri string) (got fetched, err error) {
+// reading says how a document is to be had.
+type reading struct {
+	// as is the agent that signs, because the document may be for it alone. Empty = everyone may read the document, or the server: it
+	// is asked for unsigned first, because a signature costs a millisecond, and signed by the server's own actor, so that no agent's
+	// key is needed to look up a key.
+	as    string
+	limit int64 // in bytes; 0 = document.MaxBytes
+
+	// further reports whether one request more may be made, after the first was refused; nil = yes. It is where the requests that a
+	// stranger causes are charged to them.
+	further func() bool
+}
+
+// unsigned is the scheme of requests without a signature.
+const unsigned = "unsigned"
+
+const (
+	workedLife = 24 * time.Hour // of the memory of how a host is read
+	maxTries   = 5              // requests for one document, redirects apart: each scheme, the path without its query, an offer
+)
+
+// attempt is one way to ask for a document.
+type attempt struct {
+	knownScheme
+	offer   *signature.Offer // of the answer before, which may hold for one request only
+	noQuery bool             // for servers that sign and verify the path without its query
+}
+
+// fetch gets one ActivityPub document. It asks unsigned, signed by draft-cavage and by RFC 9421, in the order that the host is
+// known to want, until one is not refused: secure mode refuses the first, old and new servers one of the others, and some refuse a
+// signature that nobody asked for.
+func (f *fetcher) fetch(ctx context.Context, iri string, how reading) (got fetched, err error) {
 	defer func() { fetches.WithLabelValues(fetchOutcome(err)).Inc() }()
 	target := document.WithoutFragment(iri)
-	response, err := f.get(ctx, target, f.signWith(ctx, true))
-	if err == nil && response.StatusCode == http.StatusUnauthorized && strings.Contains(target, "?") {
-		_ = response.Body.Close()
-		response, err = f.get(ctx, target, f.signWith(ctx, false)) //nolint:bodyclose // read closes it; servers that sign and verify the path without its query
+	memory := document.HostOf(target)
+	if how.as != "" {
+		memory += " private"
 	}
-	return read(response, err)
+	last, known := f.worked.get(memory, f.now())
+	attempts := f.attempts(how, last)
+
+	var refused refusals
+	for made := 0; made < len(attempts) && made < maxTries; made++ {
+		if made > 0 && how.further != nil && !how.further() {
+			break
+		}
+
+		one := attempts[made]
+		said := f.ask(ctx, target, one, how)
+		if said.refusal == 0 {
+			if said.err == nil && (one.Scheme != last.Scheme || one.offer != nil) {
+				f.worked.put(memory, one.knownScheme, f.now().Add(workedLife))
+			}
+			return said.fetched, said.err
+		}
+
+		refused.add(said, one, known && one.Scheme == last.Scheme)
+		attempts = append(attempts[:made+1], adjusted(attempts[made+1:], one, said, strings.Contains(target, "?"))...)
+	}
+
+	return got, refused.verdict()
 }
 
-// fetchOpen gets a document that most servers show to everyone, such as an actor: a signature costs a millisecond, so
-// it is spared where the host did not ask for one. What it asked for is remembered for a day.
-func (f *fetcher) fetchOpen(ctx context.Context, iri string) (fetched, error) {
-	host := document.HostOf(iri)
-	if _, wanted := f.secure.get(host, f.now()); !wanted {
-		got, err := f.fetchUnsigned(ctx, iri)
-		if !errors.Is(err, errSignatureWanted) {
-			return got, err
-		}
-		f.secure.put(host, true, f.now().Add(secureLife))
+// attempts lists the ways to ask in their order: what worked last, and the rest.
+func (f *fetcher) attempts(how reading, last knownScheme) []attempt {
+	order := []string{unsigned, signature.Cavage, signature.RFC9421}
+	if how.as != "" {
+		order = []string{signature.Cavage, signature.RFC9421, unsigned}
 	}
 
-	return f.fetchSigned(ctx, iri)
+	var list []attempt
+	if last.Scheme != "" {
+		list = append(list, attempt{knownScheme: last})
+	}
+	for _, scheme := range order {
+		if scheme != last.Scheme {
+			list = append(list, attempt{knownScheme: knownScheme{Scheme: scheme}})
+		}
+	}
+	return list
 }
 
-// secureLife is how long a host is remembered to want signed requests.
-const secureLife = 24 * time.Hour
-
-// errSignatureWanted reports whether an unsigned request was refused or got half an answer.
-var errSignatureWanted = errors.New("the server wants a signature")
-
-func (f *fetcher) fetchUnsigned(ctx context.Context, iri string) (got fetched, err error) {
-	defer func() {
-		if !errors.Is(err, errSignatureWanted) {
-			fetches.WithLabelValues(fetchOutcome(err)).Inc()
+// adjusted returns what is left to try after a refusal: first what the refusal asks for.
+func adjusted(left []attempt, tried attempt, said answered, query bool) []attempt {
+	switch {
+	case said.offer != nil && tried.offer == nil:
+		offered := attempt{
+			knownScheme: knownScheme{Scheme: signature.RFC9421, Label: said.offer.Label, Components: said.offer.Components}, offer: said.offer,
 		}
-	}()
-	target := document.WithoutFragment(iri)
-	response, err := f.get(ctx, target, f.introduce)
-	if err == nil && (response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden) {
+		left = slices.DeleteFunc(slices.Clone(left), func(a attempt) bool { return a.Scheme == signature.RFC9421 })
+		return append([]attempt{offered}, left...)
+	case said.refusal == http.StatusUnauthorized && tried.Scheme == signature.Cavage && query && !tried.noQuery:
+		tried.noQuery = true
+		return append([]attempt{tried}, left...)
+	}
+	return slices.Clone(left)
+}
+
+// answered is what one request brought. refusal is the status of an answer that another way to ask may change; 0 = there is none.
+type answered struct {
+	fetched
+	err     error
+	refusal int
+	offer   *signature.Offer
+}
+
+// ask makes one request.
+func (f *fetcher) ask(ctx context.Context, target string, one attempt, how reading) (said answered) {
+	keyID := ""
+	response, err := f.options.Client.Get(ctx, target, safehttp.GetOptions{
+		Accept: acceptActivity, MaxBytes: cmp.Or(how.limit, document.MaxBytes),
+		Sign: func(request *http.Request) (err error) {
+			keyID, err = f.prepare(ctx, request, one, how.as)
+			return err
+		},
+	})
+	switch {
+	case fault.Is(err, fault.Unavailable): // our own trouble
+		return answered{err: err}
+	case err != nil:
+		return answered{err: fmt.Errorf("%w: %w", kindOfFailure(err), err)}
+	}
+
+	switch response.StatusCode {
+	case http.StatusUnauthorized:
+		if keyID == "" {
+			keyID, _ = f.keyID(ctx, how.as)
+		}
+		said.offer = signature.ReadOffer(response.Header, http.MethodGet, keyID)
+		said.refusal = response.StatusCode
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable:
+		said.refusal = response.StatusCode
+	}
+	if said.refusal != 0 {
+		_, _ = io.CopyN(io.Discard, response.Body, 4<<10) // returns the connection to the next attempt
 		_ = response.Body.Close()
-		return got, errSignatureWanted
+		return said
 	}
-	if got, err = read(response, err); err != nil {
-		return got, err
+
+	said.fetched, said.err = read(response, nil)
+	if one.Scheme == unsigned && said.err == nil && forStrangers(said.doc, target) {
+		return answered{refusal: http.StatusUnauthorized}
 	}
-	if document.IsActor(got.doc) && document.Text(got.doc, "id") == target && document.Text(got.doc, "inbox") == "" {
-		return got, errSignatureWanted // Akkoma shows strangers the key of an actor and hides the rest
+	return said
+}
+
+// forStrangers knows half an answer: Akkoma shows requests without a signature the key of an actor and hides the rest.
+func forStrangers(doc document.Object, target string) bool {
+	return document.IsActor(doc) && document.Text(doc, "id") == target && document.Text(doc, "inbox") == ""
+}
+
+// prepare names us as the one who asks, and signs as the attempt wants. It is called for every hop of a redirect, so each of them is one
+// that the operator admits.
+func (f *fetcher) prepare(ctx context.Context, request *http.Request, one attempt, as string) (keyID string, err error) {
+	if host := document.HostOf(request.URL.String()); host == f.host || !f.admits(host) {
+		return "", errElsewhere
 	}
-	return got, nil
+
+	request.Header.Set("User-Agent", f.userAgent())
+	if one.Scheme == unsigned {
+		return "", nil
+	}
+
+	key, err := f.keys.key(ctx, as)
+	if err != nil {
+		return "", unavailable(err)
+	}
+	keyID = f.signerIRI(as) + key.fragment()
+	request.Header.Set("Date", f.now().UTC().Format(http.TimeFormat))
+
+	switch offer := one.offer; {
+	case one.Scheme == signature.Cavage:
+		return keyID, signature.SignCavage(request, nil, keyID, key.Private, !one.noQuery)
+	case offer == nil && len(one.Components) == 0:
+		return keyID, signature.SignMessage(request, nil, keyID, key.Private, f.now())
+	case offer == nil:
+		offer = &signature.Offer{Label: one.Label, Components: one.Components}
+		fallthrough
+	default:
+		return keyID, offer.Sign(request, nil, keyID, key.Private, f.now())
+	}
+}
+
+// errElsewhere ends a fetch that is led to this server, or to one that the operator excludes.
+var errElsewhere = errors.New("the address is on a server that is not asked")
+
+// keyID returns the id of the key that signs for an agent, or for the server.
+func (f *fetcher) keyID(ctx context.Context, as string) (string, error) {
+	key, err := f.keys.key(ctx, as)
+	if err != nil {
+		return "", err
+	}
+	return f.signerIRI(as) + key.fragment(), nil
+}
+
+// refusals are the answers to the ways to ask that did not help.
+type refusals struct {
+	forbidden, hidden bool
+	status            int // of the first
+}
+
+// add notes a refusal. usual: the host showed the last document to a request of this kind. A 404 says something only to a request
+// that the server may have taken: to an unsigned one it is the answer of a server that hides everything from strangers.
+func (r *refusals) add(said answered, one attempt, usual bool) {
+	if r.status == 0 {
+		r.status = said.refusal
+	}
+	r.forbidden = r.forbidden || said.refusal == http.StatusForbidden && one.Scheme != unsigned
+	r.hidden = r.hidden || said.refusal == http.StatusNotFound && (usual || one.Scheme != unsigned)
+}
+
+func (r *refusals) verdict() error {
+	if r.hidden && !r.forbidden {
+		return fmt.Errorf("%w: %d %s", errHidden, http.StatusNotFound, http.StatusText(http.StatusNotFound))
+	}
+	return fmt.Errorf("%w: %d %s", errNotFetched, r.status, http.StatusText(r.status))
 }
 
 func read(response *http.Response, err error) (fetched, error) {
@@ -145,34 +311,8 @@ func fetchOutcome(err error) string {
 	return "error"
 }
 
-func (f *fetcher) get(ctx context.Context, address string, prepare func(*http.Request) error) (*http.Response, error) {
-	return f.options.Client.Get(ctx, address, safehttp.GetOptions{Accept: acceptActivity, Sign: prepare, MaxBytes: document.MaxBytes})
-}
-
-// introduce names us as the one who asks.
-func (f *fetcher) introduce(request *http.Request) error {
-	request.Header.Set("User-Agent", f.userAgent())
-	return nil
-}
-
-// signWith returns what signs each hop with the key of the server's own actor.
-func (f *fetcher) signWith(ctx context.Context, withQuery bool) func(*http.Request) error {
-	return func(request *http.Request) error {
-		key, err := f.keys.key(ctx, "")
-		if err != nil {
-			return err
-		}
-
-		request.Header.Set("User-Agent", f.userAgent())
-		request.Header.Set("Date", f.now().UTC().Format(http.TimeFormat))
-		return signature.SignCavage(request, nil, f.instanceIRI()+key.fragment(), key.Private, withQuery)
-	}
-}
-
 func readDocument(response *http.Response) ([]byte, document.Object, error) {
 	switch {
-	case response.StatusCode == http.StatusNotFound:
-		return nil, nil, fmt.Errorf("%w: %s", errHidden, response.Status)
 	case response.StatusCode == http.StatusGone:
 		return nil, nil, fmt.Errorf("%w: %s", errGone, response.Status)
 	case response.StatusCode >= http.StatusInternalServerError, response.StatusCode == http.StatusTooManyRequests:
@@ -200,13 +340,8 @@ func readDocument(response *http.Response) ([]byte, document.Object, error) {
 
 // fetchExact gets a document whose id is the IRI asked for. A document with another id on the same origin is fetched
 // once more at that id, which must then be its own.
-func (f *fetcher) fetchExact(ctx context.Context, iri string) (document.Object, error) {
-	got, err := exact(ctx, iri, f.fetchSigned)
-	return got.doc, err
-}
-
-func exact(ctx context.Context, iri string, fetch func(context.Context, string) (fetched, error)) (fetched, error) {
-	got, err := fetch(ctx, iri)
+func (f *fetcher) fetchExact(ctx context.Context, iri string, how reading) (fetched, error) {
+	got, err := f.fetch(ctx, iri, how)
 	if err != nil {
 		return fetched{}, err
 	}
@@ -218,7 +353,10 @@ func exact(ctx context.Context, iri string, fetch func(context.Context, string) 
 	if id == document.WithoutFragment(iri) && document.SameOrigin(got.final, id) {
 		return got, nil
 	}
-	if got, err = fetch(ctx, id); err != nil {
+	if how.further != nil && !how.further() {
+		return fetched{}, fmt.Errorf("%w: too many requests for one document", errNotFetched)
+	}
+	if got, err = f.fetch(ctx, id, how); err != nil {
 		return fetched{}, err
 	}
 
@@ -230,33 +368,23 @@ func exact(ctx context.Context, iri string, fetch func(context.Context, string) 
 }
 
 // fetchActor gets an actor at its own id.
-func (f *fetcher) fetchActor(ctx context.Context, iri string, now time.Time) (*remoteActor, error) {
-	got, err := exact(ctx, iri, f.fetchOpen)
+func (f *fetcher) fetchActor(ctx context.Context, iri string, how reading) (*remoteActor, error) {
+	got, err := f.fetchExact(ctx, iri, how)
 	if err != nil {
 		return nil, err
 	}
 
-	actor, err := readActor(got.doc, now)
+	actor, err := readActor(got.doc, f.now())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotFetched, err)
 	}
 	return actor, nil
 }
 
-// fetchBounded is fetchSigned for a document of at most so many bytes.
-func (f *fetcher) fetchBounded(ctx context.Context, iri string, limit int64) (got fetched, err error) {
-	defer func() { fetches.WithLabelValues(fetchOutcome(err)).Inc() }()
-	var response *http.Response
-	response, err = f.options.Client.Get(ctx, document.WithoutFragment(iri), safehttp.GetOptions{
-		Accept: acceptActivity, Sign: f.signWith(ctx, true), MaxBytes: limit,
-	})
-	return read(response, err)
-}
-
 // isDeleted returns nil if the object's own server says that it is gone or shows a Tombstone. sure is false if it may only be
 // hidden from us.
-func (f *fetcher) isDeleted(ctx context.Context, id string) (sure bool, err error) {
-	got, err := f.fetchSigned(ctx, id)
+func (f *fetcher) isDeleted(ctx context.Context, id string, how reading) (sure bool, err error) {
+	got, err := f.fetch(ctx, id, how)
 	switch {
 	case isGone(err):
 		return !errors.Is(err, errHidden), nil

@@ -147,7 +147,7 @@ func (b *inbox) refusedDelete(ctx context.Context, in incoming, refusal error) (
 	}
 
 	b.actors.failed.put(in.actor, refusal, b.now().Add(failureLife))
-	if _, err := b.fetcher.isDeleted(ctx, in.actor); err != nil {
+	if _, err := b.fetcher.isDeleted(ctx, in.actor, reading{}); err != nil {
 		return in, "", refusal
 	}
 

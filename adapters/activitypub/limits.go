@@ -9,12 +9,12 @@ import (
 	"inbox/internal/fault"
 )
 
-// Failures to fetch a key, in failureLife: the ids of keys are a sender's to invent, and so is the host in them. Who invents
-// them pays, and not the host.
+// Requests for keys that could not be had, in failureLife: the ids of keys are a sender's to invent, and so is the host in them. Who
+// invents them pays, and not the host. A key that nobody has costs three requests, one in each way to ask.
 const (
-	maxSourceFailures = 20                    // of one client network about one host
+	maxSourceFailures = 60                    // of one client network about one host
 	maxWideFailures   = 3 * maxSourceFailures // of its /24 or /48
-	maxHostFailures   = 200                   // of all networks about one host; beyond it each network has one
+	maxHostFailures   = 600                   // of all networks about one host; beyond it each network has one
 )
 
 // failures counts by who caused them and about whom.

@@ -57,7 +57,8 @@ func (m *moves) moved(ctx context.Context, in *incoming) (string, error) {
 // and who had blocked an agent has blocked it still. It stays a new address: threads, rules and rights of the old account
 // are not its own.
 func (m *moves) checkMove(ctx context.Context, old, target string) error {
-	doc, err := m.fetcher.fetchExact(ctx, target)
+	got, err := m.fetcher.fetchExact(ctx, target, reading{})
+	doc := got.doc
 	switch {
 	case isGone(err):
 		return fault.GiveUp("the account that was moved to does not exist", err)
@@ -140,7 +141,8 @@ func (m *moves) Move(ctx context.Context, agent, target string) (string, error) 
 	}
 
 	own := m.actorIRI(profile.Name)
-	doc, err := m.fetcher.fetchExact(ctx, iri)
+	got, err := m.fetcher.fetchExact(ctx, iri, reading{})
+	doc := got.doc
 	switch {
 	case err != nil:
 		return "", fault.Wrap(fault.Unavailable, "the account "+iri+" cannot be read from its server", err)

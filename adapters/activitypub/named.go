@@ -96,7 +96,12 @@ func (n *notes) fetchNamed(ctx context.Context, job laterJob, named namedCreate)
 		return nil, err
 	}
 	defer leave()
-	got, err := exact(ctx, named.Object, n.fetcher.fetchSigned)
+	got, err := n.fetcher.fetchExact(ctx, named.Object, reading{
+		as: n.addressee(job.Agent, document.Object{"to": named.To, "cc": named.Cc}),
+		further: func() bool {
+			return n.verifier.confirmations.count(document.HostOf(job.Actor), n.now()) == 0
+		},
+	})
 	if err != nil {
 		return nil, err
 	}

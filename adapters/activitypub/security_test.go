@@ -241,7 +241,7 @@ func privateAddresses(t *testing.T) {
 	r := newRig(t)
 	port := r.remote.base[strings.LastIndexByte(r.remote.base, ':'):]
 	r.adapter.options.Client = open
-	if _, err := r.adapter.fetcher.fetchUnsigned(t.Context(), "http://inside.example"+port+"/users/alice"); err != nil || asked.Load() == 0 {
+	if _, err := r.adapter.fetcher.fetch(t.Context(), "http://inside.example"+port+"/users/alice", reading{}); err != nil || asked.Load() == 0 {
 		t.Fatalf("the name does not lead to the server, so nothing is tested: %v", err)
 	}
 	before := r.remote.connections.Load()
@@ -252,7 +252,7 @@ func privateAddresses(t *testing.T) {
 		"https://100.64.0.1/u", "https://[fd00::1]/u", "https://[2002:7f00:1::]/u", "https://[64:ff9b::7f00:1]/u", "https://0x7f000001/u", "https://127.1/u",
 		"https://user:password@inside.example/u", "https://inside.example:8443/u", "http://inside.example/u", "ftp://inside.example/u", "file:///etc/passwd",
 	} {
-		if _, err := r.adapter.fetcher.fetchSigned(t.Context(), address); !errors.Is(err, safehttp.ErrRefused) {
+		if _, err := r.adapter.fetcher.fetch(t.Context(), address, reading{}); !errors.Is(err, safehttp.ErrRefused) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
@@ -275,12 +275,12 @@ func redirects(t *testing.T) {
 	}
 	r.remote.handle("/circle", func(w http.ResponseWriter, q *http.Request) { http.Redirect(w, q, "/circle", http.StatusFound) })
 	r.remote.serve("/hop/5", r.remote.actorDocument("alice", aliceKey()))
-	if _, err := r.adapter.fetcher.fetchSigned(t.Context(), r.remote.base+"/hop/2"); err != nil || len(signatures) != 4 {
+	if _, err := r.adapter.fetcher.fetch(t.Context(), r.remote.base+"/hop/2", reading{}); err != nil || len(signatures) != 5 { // none at first, then one for each hop
 		t.Errorf("three redirects: %v, %d different signatures", err, len(signatures))
 	}
 	for _, path := range []string{"/hop/1", "/circle"} {
 		before := r.remote.requests.Load()
-		if _, err := r.adapter.fetcher.fetchSigned(t.Context(), r.remote.base+path); !errors.Is(err, safehttp.ErrRedirects) || r.remote.requests.Load()-before > 4 {
+		if _, err := r.adapter.fetcher.fetch(t.Context(), r.remote.base+path, reading{}); !errors.Is(err, safehttp.ErrRedirects) || r.remote.requests.Load()-before > 4 {
 			t.Errorf("%s: %v after %d requests", path, err, r.remote.requests.Load()-before)
 		}
 	}
@@ -804,7 +804,7 @@ func plainHTTP(t *testing.T) {
 		if r.adapter.isRemote(address) {
 			t.Errorf("%s counts as an address of another server", address)
 		}
-		if _, err := r.adapter.fetcher.fetchSigned(t.Context(), address); err == nil {
+		if _, err := r.adapter.fetcher.fetch(t.Context(), address, reading{}); err == nil {
 			t.Errorf("%s was fetched", address)
 		}
 	}

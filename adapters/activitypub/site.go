@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -87,10 +88,15 @@ const proofKeyFragment = "#ed25519-key"
 
 // proofKeyIRI names the key of an agent's proofs; an empty agent is the server itself.
 func (s *site) proofKeyIRI(agent string) string {
+	return s.signerIRI(agent) + proofKeyFragment
+}
+
+// signerIRI is the actor of an agent; an empty agent is the server itself.
+func (s *site) signerIRI(agent string) string {
 	if agent == "" {
-		return s.instanceIRI() + proofKeyFragment
+		return s.instanceIRI()
 	}
-	return s.actorIRI(agent) + proofKeyFragment
+	return s.actorIRI(agent)
 }
 
 // agentOf returns the agent that an IRI names by its actor id or profile.
@@ -189,4 +195,22 @@ func (s *site) replyAt(ctx context.Context, iri string) (reply exchange.Reply, f
 		return reply, false, unavailable(err)
 	}
 	return reply, true, nil
+}
+
+// addressee returns the agent that may be the only reader of what an activity is about: the one whose inbox it came to, or whom
+// it addresses first. Empty = everyone may read it, or no agent is addressed.
+func (s *site) addressee(inbox string, activity document.Object) string {
+	audience := document.ReadAudience(activity, document.Embedded(activity["object"]))
+	if slices.ContainsFunc(audience.All(), document.IsPublic) {
+		return ""
+	}
+	if inbox != "" {
+		return inbox
+	}
+	for _, iri := range audience.All() {
+		if agent, found := s.agentOf(iri); found {
+			return agent.Name
+		}
+	}
+	return ""
 }

@@ -167,7 +167,7 @@ func (t *transport) send(
 		status: response.StatusCode, detail: detailOf(response), retryAfter: retryAfter(response.Header.Get("Retry-After"), t.now()),
 	}
 	if said.status == http.StatusUnauthorized {
-		said.offer = signature.ReadOffer(response.Header, keyID)
+		said.offer = signature.ReadOffer(response.Header, http.MethodPost, keyID)
 	}
 	return said, nil
 }

@@ -62,8 +62,15 @@ func standIn(method, target string, header http.Header) *http.Request {
 // defaultOffer covers what Mastodon and Fedify ask for.
 var defaultOffer = Offer{Label: "sig1", Components: []string{"@method", "@target-uri", "@authority", "content-digest"}}
 
-// SignMessage signs an outgoing POST by RFC 9421 as a peer wants it that asked for nothing.
+// defaultReading is defaultOffer for a request without a body.
+var defaultReading = Offer{Label: "sig1", Components: []string{"@method", "@target-uri", "@authority"}}
+
+// SignMessage signs an outgoing request by RFC 9421 as a peer wants it that asked for nothing. A request without a body, such as
+// a GET, has a nil body.
 func SignMessage(request *http.Request, body []byte, keyID string, key *rsa.PrivateKey, now time.Time) error {
+	if body == nil {
+		return defaultReading.Sign(request, nil, keyID, key, now)
+	}
 	return defaultOffer.Sign(request, body, keyID, key, now)
 }
 
@@ -84,9 +91,13 @@ var offered = map[string]bool{
 	"content-digest": true, "content-type": true, "content-length": true, "date": true, "host": true,
 }
 
-// ReadOffer takes the first offer that we can meet. What it leaves out and every server needs is added: a
-// signature that does not cover the body would be good for any other body too.
-func ReadOffer(header http.Header, keyID string) *Offer {
+// ofBody are the components that a request without a body does not have. Servers that always send the same offer name them in
+// the answer to a GET, too; a digest they get, of no bytes.
+var ofBody = []string{"content-type", "content-length"}
+
+// ReadOffer takes the first offer that we can meet with a request of the method, signed by the key. What it leaves out and every
+// server needs is added: a signature that does not cover the body would be good for any other body too.
+func ReadOffer(header http.Header, method, keyID string) *Offer {
 	if len(joined(header.Values("Accept-Signature"))) > maxSignatureBytes {
 		return nil
 	}
@@ -101,7 +112,7 @@ func ReadOffer(header http.Header, keyID string) *Offer {
 		if !isList || len(list.Items) > maxCovered {
 			continue
 		}
-		if offer, ok := readOneOffer(label, list, keyID); ok {
+		if offer, ok := readOneOffer(label, list, method, keyID); ok {
 			return offer
 		}
 	}
@@ -109,10 +120,13 @@ func ReadOffer(header http.Header, keyID string) *Offer {
 	return nil
 }
 
-func readOneOffer(label string, list httpsfv.InnerList, keyID string) (*Offer, bool) {
-	offer := &Offer{Label: label}
+func readOneOffer(label string, list httpsfv.InnerList, method, keyID string) (*Offer, bool) {
+	offer, hasBody := &Offer{Label: label}, method != http.MethodGet
 	for _, item := range list.Items {
 		name, isText := item.Value.(string)
+		if !hasBody && slices.Contains(ofBody, name) {
+			continue
+		}
 		if !isText || !offered[name] || item.Params != nil && len(item.Params.Names()) > 0 || slices.Contains(offer.Components, name) {
 			return nil, false
 		}
@@ -146,7 +160,7 @@ func readOneOffer(label string, list httpsfv.InnerList, keyID string) (*Offer, b
 	}
 
 	for _, needed := range []string{"@method", "content-digest"} {
-		if !slices.Contains(offer.Components, needed) {
+		if (hasBody || needed == "@method") && !slices.Contains(offer.Components, needed) {
 			offer.Components = append(offer.Components, needed)
 		}
 	}
@@ -157,10 +171,12 @@ func readOneOffer(label string, list httpsfv.InnerList, keyID string) (*Offer, b
 	return offer, len(offer.Components) <= maxCovered
 }
 
-// Sign signs a POST as the offer wants it.
+// Sign signs a request as the offer wants it.
 func (o *Offer) Sign(request *http.Request, body []byte, keyID string, key *rsa.PrivateKey, now time.Time) error {
-	sum := sha256.Sum256(body)
-	request.Header.Set("Content-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(sum[:])+":")
+	if body != nil || slices.Contains(o.Components, "content-digest") {
+		sum := sha256.Sum256(body)
+		request.Header.Set("Content-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(sum[:])+":")
+	}
 
 	parameters := httpsfv.NewParams()
 	parameters.Add("created", now.Unix())
