@@ -216,6 +216,35 @@ func (a *actors) stored(ctx context.Context, keyID string) (*remoteKey, bool) {
 	return result, true
 }
 
+// partingKeys finds the key of an account that deletes itself: where its server does not show it any more, the key that is stored,
+// however old. What it signs makes us forget the account and nothing else.
+type partingKeys struct{ *actors }
+
+// Find implements signature.Keys. A server that does not answer may have a newer key, so its sender comes again.
+func (p partingKeys) Find(ctx context.Context, keyID string) (*remoteKey, bool, error) {
+	kept, stored := p.keptKey(ctx, keyID) // read first: the refusal may end what is stored
+	found, known, err := p.actors.Find(ctx, keyID)
+	refused := isGone(err) || errors.Is(err, errNotFetched) && !errors.Is(err, errUnreachable)
+	if !stored || !refused {
+		return found, known, err
+	}
+	return kept, false, nil
+}
+
+// keptKey returns a stored key of any age.
+func (a *actors) keptKey(ctx context.Context, keyID string) (*remoteKey, bool) {
+	actor, found := a.storedOwner(ctx, keyID)
+	if !found {
+		return nil, false
+	}
+	listed, lists := actor.Key(keyID)
+	key, err := signature.ParseKey(listed.Material)
+	if !lists || err != nil {
+		return nil, false
+	}
+	return &remoteKey{key: key, actor: actor, assertion: listed.Assertion}, true
+}
+
 // storedOwner returns the actor whom we know to own a key.
 func (a *actors) storedOwner(ctx context.Context, keyID string) (*remoteActor, bool) {
 	if actor, found := a.storedActor(ctx, document.WithoutFragment(keyID)); found {

@@ -140,7 +140,7 @@ func (w *walk) foreign(ctx context.Context, iri string) (string, error) {
 		return "", err
 	}
 
-	author := document.Reference(got.doc["attributedTo"])
+	author := document.Author(got.doc)
 	q, err := w.notes.readNote(got.doc, got.doc, author)
 	if err != nil || q == nil || author == "" {
 		return "", err // by someone of another server, or nothing that is said

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"inbox/adapters/activitypub/document"
@@ -114,21 +115,21 @@ func (v *verifier) confirmObject(ctx context.Context, in *incoming, how reading)
 		return nil, err
 	}
 
-	author := document.Reference(got.doc["attributedTo"])
+	authors := document.Authors(got.doc)
 	if document.IsActor(got.doc) {
-		author = document.Text(got.doc, "id")
+		authors = []string{document.Text(got.doc, "id")}
 	}
-	if author != in.actor {
+	if !slices.Contains(authors, in.actor) {
 		return nil, errors.New("the object is by another actor")
 	}
 
-	actor, err := v.actors.actor(ctx, author)
+	actor, err := v.actors.actor(ctx, in.actor)
 	if err != nil {
 		return nil, err
 	}
 
 	id := document.Text(got.doc, "id")
 	in.id, in.body = id, got.raw
-	in.activity = document.Object{"type": in.kind, "id": id, "actor": author, "object": got.doc, "to": got.doc["to"], "cc": got.doc["cc"]}
+	in.activity = document.Object{"type": in.kind, "id": id, "actor": in.actor, "object": got.doc, "to": got.doc["to"], "cc": got.doc["cc"]}
 	return actor, nil
 }

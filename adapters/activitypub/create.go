@@ -110,7 +110,7 @@ func (n *notes) readNote(activity, note document.Object, actor string) (*inbound
 	if note == nil || !document.SameOrigin(id, actor) || !document.IsA(note, spokenTypes...) {
 		return nil, nil
 	}
-	if author := document.Reference(note["attributedTo"]); author != "" && author != actor {
+	if !document.IsBy(note, actor) {
 		return nil, fault.InField("object.attributedTo", "the object is by another actor")
 	}
 	if isVote(note) {

@@ -91,7 +91,7 @@ func TestRefusedWithoutFetch(t *testing.T) {
 		{"no digest header", func(_ *rig, d *delivery) { d.header.Del("Digest") }, 401, "digest"},
 		{"weak algorithm", func(_ *rig, d *delivery) { d.algorithm = "rsa-sha1"; d.sign() }, 401, "not supported"},
 		{"hmac algorithm", func(_ *rig, d *delivery) { d.algorithm = "hmac-sha256"; d.sign() }, 401, "not supported"},
-		{"digest of another algorithm only", func(_ *rig, d *delivery) { d.header.Set("Digest", "SHA-512=AAAA"); d.sign() }, 401, "no SHA-256"},
+		{"digest of another algorithm only", func(_ *rig, d *delivery) { d.header.Set("Digest", "MD5=AAAA"); d.sign() }, 401, "neither SHA-256 nor SHA-512"},
 		{"second digest is wrong", func(_ *rig, d *delivery) {
 			d.header.Set("Digest", digestOf(d.body)+",sha-256="+strings.TrimPrefix(digestOf(nil), "SHA-256="))
 			d.sign()

@@ -3,7 +3,9 @@ package activitypub
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"inbox/adapters/activitypub/document"
@@ -47,7 +49,7 @@ func (in *incoming) read(w http.ResponseWriter, r *http.Request) error {
 
 // checkIdentity reads who claims to act and refuses claims that can never be true.
 func (b *inbox) checkIdentity(in *incoming) error {
-	in.kind, in.id, in.actor = document.Type(in.activity), document.Text(in.activity, "id"), document.Reference(in.activity["actor"])
+	in.kind, in.id, in.actor = document.TypeAmong(in.activity, knownTypes...), document.Text(in.activity, "id"), document.Reference(in.activity["actor"])
 	if in.kind == "" {
 		return fault.InField("type", "the activity has no type")
 	}
@@ -84,6 +86,8 @@ var countedTypes = map[string]bool{
 	"Flag": true, "Follow": true, "Like": true, "LikeRequest": true, "Move": true, "QuoteRequest": true, "Reject": true, "Remove": true, "ReplyRequest": true,
 	"Undo": true, "Update": true, "View": true,
 }
+
+var knownTypes = slices.Sorted(maps.Keys(countedTypes))
 
 // countedType bounds the label of the metric: types are the sender's to invent.
 func countedType(kind string) string {
@@ -123,7 +127,7 @@ func (b *inbox) checkObject(in *incoming) error {
 		return fault.InField("object.id", "object and actor are on different servers")
 	}
 
-	if author := document.Reference(document.Embedded(in.activity["object"])["attributedTo"]); author != "" && author != in.actor {
+	if object := document.Embedded(in.activity["object"]); !document.IsBy(object, in.actor) {
 		return fault.InField("object.attributedTo", "the object is by another actor")
 	}
 	return nil

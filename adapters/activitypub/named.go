@@ -106,7 +106,10 @@ func (n *notes) fetchNamed(ctx context.Context, job laterJob, named namedCreate)
 		return nil, err
 	}
 
-	id, author := document.Text(got.doc, "id"), document.Reference(got.doc["attributedTo"])
+	id, author := document.Text(got.doc, "id"), document.Author(got.doc)
+	if slices.Contains(document.Authors(got.doc), job.Actor) {
+		author = job.Actor
+	}
 	in := &incoming{agent: job.Agent, kind: "Create", id: named.ID, actor: job.Actor, body: got.raw}
 	in.by = proven{keyID: named.KeyID, scheme: named.Scheme, relay: named.Relay, request: named.Request}
 	to, cc := named.To, named.Cc

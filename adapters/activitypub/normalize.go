@@ -375,7 +375,7 @@ type customEmoji struct {
 
 func (q *inboundNote) facts() noteFacts {
 	var facts noteFacts
-	if kind := document.Type(q.object); kind != "Note" {
+	if kind := document.TypeAmong(q.object, spokenTypes...); kind != "Note" {
 		facts.Type = notetext.Visible(kind, maxFactBytes)
 	}
 

@@ -66,7 +66,7 @@ func (i *interactions) reaction(ctx context.Context, activity document.Object, a
 	}
 
 	return reactionRow{Reply: reply.ID, Turn: reply.TurnID, Reaction: exchange.Reaction{
-		Type: document.Type(activity), Actor: actor, Content: notetext.Visible(content, 64),
+		Type: document.TypeAmong(activity, reactionTypes...), Actor: actor, Content: notetext.Visible(content, 64),
 	}}, true, nil
 }
 

@@ -151,7 +151,7 @@ func weakOrigin(t *testing.T) {
 			return 400, 0
 		},
 		"another author of the same server": func(r *rig, activity map[string]any) (int, int64) {
-			activity["object"].(map[string]any)["attributedTo"] = []any{r.remote.actor("bob"), r.remote.actor("alice")}
+			activity["object"].(map[string]any)["attributedTo"] = []any{r.remote.actor("bob"), r.remote.actor("carol")}
 			return 400, 0
 		},
 		"actor document with the id of another server": func(r *rig, _ map[string]any) (int, int64) {

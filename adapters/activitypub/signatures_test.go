@@ -96,7 +96,7 @@ func TestMessageSignatures(t *testing.T) {
 		{"digest not covered", func(m *message) { m.components = `"@method" "@target-uri"` }, 401, "content-digest", false},
 		{"method not covered", func(m *message) { m.components = `"@target-uri" "content-digest"` }, 401, "@method", false},
 		{"tampered body", func(m *message) { m.body = append(m.body, ' ') }, 401, "does not match", false},
-		{"digest of another algorithm", func(m *message) { m.digest = "sha-512=:AAAA:" }, 401, "no sha-256", false},
+		{"digest of another algorithm", func(m *message) { m.digest = "md5=:AAAA:" }, 401, "neither sha-256 nor sha-512", false},
 		{"wrong key", func(m *message) { m.key = malloryKey() }, 401, "does not verify", true},
 		{"no created", func(m *message) { m.parameters = fmt.Sprintf(`;keyid="%s"`, m.keyID) }, 401, "keyid and created", false},
 		{"no keyid", func(m *message) { m.parameters = fmt.Sprintf(`;created=%d`, time.Now().Unix()) }, 401, "keyid and created", false},

@@ -42,8 +42,8 @@ type proven struct {
 	// A proof inside an activity, or what the actor's server shows, says nothing of the kind: everyone who has read it can bring it.
 	request bool
 
-	// proofProblem says what is wrong with the object proof of an activity whose own actor signed the request; empty = the
-	// proof is right, or there is none.
+	// proofProblem says what is wrong with the object proof of an activity that is proven otherwise; empty = the proof is right, or
+	// there is none.
 	proofProblem string
 }
 
@@ -113,7 +113,7 @@ func (v *verifier) checkRequest(r *http.Request, in *incoming) (shown presented,
 
 	shown.proofs, shown.problem = signature.ReadProofs(in.body, in.activity, in.actor, v.now())
 	switch {
-	case shown.problem != nil && (shown.signed.KeyID == "" || !document.SameOrigin(shown.signed.KeyID, in.actor)):
+	case shown.problem != nil && (shown.signed.KeyID == "" || !document.SameOrigin(shown.signed.KeyID, in.actor) && !in.confirmable()):
 		return shown, shown.problem
 	case len(shown.proofs) > 0:
 		return shown, nil
@@ -143,6 +143,7 @@ func (v *verifier) checkClaim(r *http.Request, body []byte) (signed signature.Cl
 	if !v.admits(document.HostOf(signed.KeyID)) {
 		return signature.Claim{}, errNotAdmitted
 	}
+	signed.KeyID = document.Canonical(signed.KeyID)
 	return signed, nil
 }
 
@@ -159,11 +160,12 @@ func requestTarget(r *http.Request) string {
 
 // verifyRequest does the arithmetic. The signature of the actor suffices: a proof that is wrong beside it is only noted in
 // the evidence, because peers that change an activity after they proved it (or prove it with an old key) would otherwise lose
-// their messages. What another actor brings needs a right proof, or the word of the actor's own server.
+// their messages. What another actor brings needs a right proof, or the word of the actor's own server: a proof that cannot be used
+// counts as none, because whoever forwards could leave it out.
 func (v *verifier) verifyRequest(ctx context.Context, in *incoming, shown presented) (proven, error) {
 	var signer proven
 	if signed := shown.signed; signed.KeyID != "" {
-		found, err := signature.VerifyWith(ctx, v.actors, signed.KeyID, func(found *remoteKey) error { return signed.Verify(found.key) })
+		found, err := signature.VerifyWith(ctx, v.keysFor(in), signed.KeyID, func(found *remoteKey) error { return signed.Verify(found.key) })
 		if err != nil {
 			return proven{}, err
 		}
@@ -188,11 +190,28 @@ func (v *verifier) verifyRequest(ctx context.Context, in *incoming, shown presen
 		return signer, nil
 	case direct:
 		return signer, nil
-	case problem != nil:
+	case problem != nil && (signer.actor == nil || !in.confirmable() || fault.Is(problem, fault.Unavailable) || fault.Is(problem, fault.RateLimited)):
 		return proven{}, problem
 	}
 
-	return v.confirm(ctx, in, signer)
+	by, err := v.confirm(ctx, in, signer)
+	switch {
+	case problem == nil:
+	case err != nil && !fault.Is(err, fault.Unavailable) && !fault.Is(err, fault.RateLimited):
+		return proven{}, fmt.Errorf("%w, and the actor's server does not confirm the activity", problem)
+	case err == nil:
+		by.proofProblem = "failed: " + publicReason(problem)
+		verifications.WithLabelValues(signature.ProofSuite, "refused").Inc()
+	}
+	return by, err
+}
+
+// keysFor returns what finds the keys of an activity. An account that deletes itself may not be shown any more, and its key with it.
+func (v *verifier) keysFor(in *incoming) signature.Keys[*remoteKey] {
+	if in.aboutSelf("Delete") {
+		return partingKeys{v.actors}
+	}
+	return v.actors
 }
 
 // name is the actor's id; empty for no one.

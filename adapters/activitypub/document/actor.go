@@ -45,7 +45,7 @@ func (r *Actor) Automated() bool { return r.Type == "Service" || r.Type == "Appl
 func ReadActor(doc Object) (Actor, error) {
 	copied := func(o Object, name string, limit int) string { return strings.Clone(clip.Bytes(Text(o, name), limit)) }
 	read := Actor{
-		ID: copied(doc, "id", MaxIRIBytes), Type: strings.Clone(clip.Bytes(Type(doc), 64)),
+		ID: copied(doc, "id", MaxIRIBytes), Type: strings.Clone(clip.Bytes(TypeAmong(doc, actorTypes...), 64)),
 		Username: copied(doc, "preferredUsername", 256), Name: copied(doc, "name", 1024),
 		URL: strings.Clone(Href(doc["url"])), Inbox: copied(doc, "inbox", MaxIRIBytes),
 		Followers: strings.Clone(clip.Bytes(Reference(doc["followers"]), MaxIRIBytes)), WebFinger: copied(doc, "webfinger", 320),

@@ -3,6 +3,7 @@ package document
 import (
 	"net/netip"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/net/idna"
 )
@@ -38,6 +39,29 @@ func Origin(iri string) (text string, ok bool) {
 		return iri[:len(scheme)+len("://")+len(authority)], ok
 	}
 	return scheme + "://" + host, ok
+}
+
+// Canonical returns an IRI with its host in punycode where it is written in Unicode: some servers name themselves in one spelling and
+// sign in the other. Any other text is returned as it is.
+func Canonical(iri string) string {
+	scheme, rest, found := strings.Cut(iri, "://")
+	if !found || scheme != "https" && scheme != "http" {
+		return iri
+	}
+
+	end := len(rest)
+	if at := strings.IndexAny(rest, "/?#"); at >= 0 {
+		end = at
+	}
+	for i := range end {
+		if rest[i] >= utf8.RuneSelf {
+			if origin, ok := Origin(iri); ok {
+				return origin + rest[end:]
+			}
+			return iri
+		}
+	}
+	return iri
 }
 
 // CanonicalHost returns host[:port] in lower case and punycode, without a final dot and without the scheme's port.

@@ -32,6 +32,12 @@ type Object = map[string]any
 // (TestParseObjectRefuses). encoding/json/jsontext, which needs an experiment of Go 1.26, would refuse duplicates alone.
 // internal/boundedjson counts a stream for a decoder that follows and builds nothing.
 //
+// What is wrong with a text alone costs its sender nothing: half of an escaped surrogate pair, as programs write that cut a name between two
+// UTF-16 units, becomes U+FFFD, and a byte order mark at the start is passed over (RFC 8259, sections 8.1 and 8.2). Digests and proofs
+// are checked over the bytes as they came.
+//
+// An IRI whose host is in Unicode is read with the host in punycode, so that both spellings name one server; texts for people stay.
+//
 // JSON-LD keywords are refused, because fixed names are read and nothing is ever expanded (except below terms of foreign
 // vocabularies, see typing); @context is checked for syntax only, and a linked-data signature is dropped before anything can
 // look at it.
@@ -39,7 +45,7 @@ func Parse(body []byte) (Object, error) {
 	if !utf8.Valid(body) {
 		return nil, malformed(0, "not valid UTF-8")
 	}
-	s := scanner{text: string(body)}
+	s := scanner{text: withoutMark(string(body))}
 	s.blanks()
 	if s.at >= len(s.text) || s.text[s.at] != '{' {
 		return nil, s.fail("want a JSON object")
@@ -58,16 +64,23 @@ func Parse(body []byte) (Object, error) {
 	return document, nil
 }
 
+// withoutMark cuts a byte order mark off.
+func withoutMark(text string) string { return strings.TrimPrefix(text, "\ufeff") }
+
 type scanner struct {
 	text    string
 	at      int
 	nodes   int
+	prose   int // members around us that are texts for people
 	foreign int // members around us whose names are prefixed, as vcard:hasAddress
 }
 
 // typing are the keywords that say what a value is. Friendica types the postal address of every actor with them;
 // nothing reads below a prefixed name, so they can turn nothing into something else there.
 var typing = []string{"@type", "@id", "@value", "@language"}
+
+// prose are the members that people read.
+var prose = []string{"content", "contentMap", "name", "nameMap", "preferredUsername", "source", "summary", "summaryMap", "value"}
 
 func malformed(at int, reason string) error {
 	return fault.InField("body", reason+" at byte "+strconv.Itoa(at))
@@ -98,7 +111,11 @@ func (s *scanner) value(depth int, keep bool) (any, error) {
 	switch c := s.text[s.at]; {
 	case c == '"':
 		s.at++
-		return s.str()
+		text, err := s.str()
+		if s.prose > 0 || !strings.HasPrefix(text, "http") {
+			return text, err
+		}
+		return Canonical(text), err
 	case c == '{' || c == '[':
 		if depth > maxDepth {
 			return nil, s.fail("nested too deeply")
@@ -166,6 +183,11 @@ func (s *scanner) member(into Object, depth int, keep bool) error {
 	prefixed := strings.Contains(name, ":")
 	if prefixed {
 		s.foreign++
+	}
+
+	if slices.Contains(prose, name) {
+		s.prose++
+		defer func() { s.prose-- }()
 	}
 
 	if keep && disguised(name, depth) {
@@ -394,16 +416,17 @@ func (s *scanner) escape() (rune, error) {
 	if err != nil || !utf16.IsSurrogate(r) {
 		return r, err
 	}
-	if s.at+1 >= len(s.text) || s.text[s.at] != '\\' || s.text[s.at+1] != 'u' {
-		return 0, s.fail("half of a surrogate pair")
+	if !strings.HasPrefix(s.text[s.at:], `\u`) {
+		return utf8.RuneError, nil
 	}
 
+	second := s.at
 	low, err := s.unicode()
 	if err != nil {
 		return 0, err
 	}
 	if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
-		return 0, s.fail("half of a surrogate pair")
+		s.at = second // it stands for itself
 	}
 	return r, nil
 }

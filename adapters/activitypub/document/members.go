@@ -18,7 +18,7 @@ type Member struct {
 // SplitMembers cuts an object into its members without touching their bytes: a number or an escape that is written anew
 // would not have the hash that was signed.
 func SplitMembers(document []byte) (Members, error) {
-	s := scanner{text: string(document)}
+	s := scanner{text: withoutMark(string(document))}
 	if s.blanks(); s.at >= len(s.text) || s.text[s.at] != '{' {
 		return nil, s.fail("want a JSON object")
 	}

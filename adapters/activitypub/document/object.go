@@ -103,6 +103,38 @@ func IsA(o Object, types ...string) bool {
 // Type returns the type, or the first of several.
 func Type(o Object) string { return Reference(o["type"]) }
 
+// TypeAmong returns the first of the document's types that is one of those known. It returns Type if none is.
+func TypeAmong(o Object, known ...string) string {
+	for _, own := range References(o["type"]) {
+		if slices.Contains(known, own) {
+			return own
+		}
+	}
+	return Type(o)
+}
+
+// Authors returns the ids of all to whom a document is attributed.
+func Authors(o Object) []string { return References(o["attributedTo"]) }
+
+// Author returns the one author to name of several: the first that is not said to be a group, because a group that a post was made
+// in stands beside the person who made it (PeerTube, Lemmy). Empty = there is none.
+func Author(o Object) string {
+	for _, entry := range List(o["attributedTo"]) {
+		if named, _ := entry.(Object); named == nil || !IsA(named, "Group", "Organization") {
+			if iri := Reference(entry); iri != "" {
+				return iri
+			}
+		}
+	}
+	return Reference(o["attributedTo"])
+}
+
+// IsBy reports whether a document names the actor among its authors, or no author at all.
+func IsBy(o Object, actor string) bool {
+	authors := Authors(o)
+	return len(authors) == 0 || slices.Contains(authors, actor)
+}
+
 // Href reads url members: a string, a Link object, or a list of them (the first web page wins).
 func Href(value any) string {
 	first := ""

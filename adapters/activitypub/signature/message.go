@@ -194,13 +194,14 @@ func matchContentDigest(headers []string, body []byte) error {
 		return errors.New("content-digest is not a dictionary of structured fields")
 	}
 
-	member, _ := digests.Get("sha-256")
-	item, _ := member.(httpsfv.Item)
-	sum, _ := item.Value.([]byte)
-	if len(sum) == 0 {
-		return errors.New("content-digest has no sha-256")
+	for _, kind := range digestKinds {
+		member, _ := digests.Get(kind.name)
+		item, _ := member.(httpsfv.Item)
+		if sum, _ := item.Value.([]byte); len(sum) > 0 {
+			return kind.match(sum, body)
+		}
 	}
-	return matchSum(sum, body)
+	return errors.New("content-digest has neither sha-256 nor sha-512")
 }
 
 // base builds the signature base (RFC 9421, section 2.5).

@@ -13,9 +13,11 @@ import (
 	"crypto/ed25519"
 	"crypto/rsa"
 	"crypto/sha256"
+	"crypto/sha512"
 	"crypto/subtle"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -145,42 +147,54 @@ func checkWindow(made, expires, now time.Time) error {
 
 var errWrongSignature = errors.New("signature does not verify with the key")
 
-// matchDigest compares a Digest header (RFC 3230) with the raw body. SHA-256 is needed; other algorithms may stand
-// beside it. Neither go-fed/httpsig (TestLibraryComparesNoDigest) nor several servers compare it (Owncast GHSA-2xf4-24vg-253p).
-func matchDigest(headers []string, body []byte) error {
-	found := false
-	for entry := range strings.SplitSeq(strings.Join(headers, ","), ",") {
-		name, value, _ := strings.Cut(strings.TrimSpace(entry), "=") // the first =; the others pad the base64
-		if !strings.EqualFold(name, "sha-256") {
-			continue
-		}
-		if err := matchSHA256(value, body); err != nil {
-			return err
-		}
-		found = true
-	}
-
-	if !found {
-		return errors.New("digest header has no SHA-256")
-	}
-
-	return nil
+// digestKind is a hash over bodies.
+type digestKind struct {
+	name string
+	size int
+	sum  func(body []byte) []byte
 }
 
-func matchSHA256(encoded string, body []byte) error {
-	given, err := base64.StdEncoding.DecodeString(encoded)
-	if err != nil || len(given) != sha256.Size {
-		return errors.New("digest is not the base64 of 32 bytes")
-	}
-	return matchSum(given, body)
+// digestKinds are those that bind a body (RFC 9530, section 5), the one that counts first. Others may stand beside them.
+var digestKinds = []digestKind{
+	{"sha-256", sha256.Size, func(body []byte) []byte { sum := sha256.Sum256(body); return sum[:] }},
+	{"sha-512", sha512.Size, func(body []byte) []byte { sum := sha512.Sum512(body); return sum[:] }},
 }
 
-func matchSum(given, body []byte) error {
-	sum := sha256.Sum256(body)
-	if subtle.ConstantTimeCompare(sum[:], given) != 1 {
+func (k digestKind) match(given, body []byte) error {
+	if subtle.ConstantTimeCompare(k.sum(body), given) != 1 {
 		return errors.New("digest does not match the body")
 	}
 	return nil
+}
+
+// matchDigest compares a Digest header (RFC 3230) with the raw body: every SHA-256, or without one every SHA-512. Neither
+// go-fed/httpsig (TestLibraryComparesNoDigest) nor several servers compare it (Owncast GHSA-2xf4-24vg-253p).
+func matchDigest(headers []string, body []byte) error {
+	header := strings.Join(headers, ",")
+	for _, kind := range digestKinds {
+		found := false
+		for entry := range strings.SplitSeq(header, ",") {
+			name, value, _ := strings.Cut(strings.TrimSpace(entry), "=") // the first =; the others pad the base64
+			if !strings.EqualFold(name, kind.name) {
+				continue
+			}
+
+			given, err := base64.StdEncoding.DecodeString(value)
+			if err != nil || len(given) != kind.size {
+				return fmt.Errorf("digest is not the base64 of %d bytes", kind.size)
+			}
+			if err := kind.match(given, body); err != nil {
+				return err
+			}
+			found = true
+		}
+
+		if found {
+			return nil
+		}
+	}
+
+	return errors.New("digest header has neither SHA-256 nor SHA-512")
 }
 
 // verifyBytes checks a signature with the algorithm that the key implies: RSASSA-PKCS1-v1_5 with SHA-256 (which is
