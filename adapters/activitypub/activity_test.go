@@ -355,7 +355,7 @@ func TestCreatesThatAreNoMessage(t *testing.T) {
 		}, 202},
 		{"object by reference", func(r *rig, activity, _ map[string]any) { activity["object"] = r.remote.base + "/notes/1" }, 202},
 		{"embedded object of another server", func(_ *rig, _, note map[string]any) { note["id"] = "https://elsewhere.example/notes/1" }, 202},
-		{"some other type", func(_ *rig, _, note map[string]any) { note["type"] = "Event" }, 202},
+		{"some other type", func(_ *rig, _, note map[string]any) { note["type"] = "Place" }, 202},
 		{"own-origin spoof", func(r *rig, _, note map[string]any) { note["id"] = r.base + "/o/1" }, 400},
 		{"by somebody else", func(r *rig, _, note map[string]any) { note["attributedTo"] = r.remote.actor("bob") }, 400},
 		{"no activity id", func(_ *rig, activity, _ map[string]any) { delete(activity, "id") }, 400},

@@ -92,7 +92,7 @@ func New(options Options) (*Adapter, error) {
 	a.notes = &notes{site: s, fetcher: a.fetcher, actors: a.actors, follows: a.follows, verifier: a.verifier}
 	a.inbox = &inbox{
 		site: s, fetcher: a.fetcher, actors: a.actors, verifier: a.verifier, follows: a.follows, interactions: a.interactions,
-		notes: a.notes, moves: a.moves,
+		notes: a.notes, moves: a.moves, dropRecords: newCounter(maxDropRecords, dropPeriod, maxCachedHosts),
 	}
 
 	return a, nil

@@ -24,7 +24,7 @@ type notes struct {
 }
 
 // spokenTypes are the objects of a Create that can be a message.
-var spokenTypes = []string{"Note", "Article", "Page", "Question", chatMessage}
+var spokenTypes = []string{"Note", "Article", "Page", "Question", chatMessage, "Event", "Video", "Audio", "Image"}
 
 // create hands a new note to every agent that it is for, one message each.
 func (n *notes) create(ctx context.Context, in *incoming) (string, error) {
@@ -39,10 +39,17 @@ func (n *notes) createWhole(ctx context.Context, in *incoming) (string, error) {
 	if err != nil || q == nil {
 		return outcomeIgnored, err
 	}
+	return n.receiveByAll(ctx, in, q)
+}
 
+// receiveByAll hands a note to every agent that it is for.
+func (n *notes) receiveByAll(ctx context.Context, in *incoming, q *inboundNote) (string, error) {
 	agents, err := n.addressed(ctx, in, q)
 	if err != nil {
 		return "", err
+	}
+	if len(agents) == 0 {
+		in.dropped = droppedNotNamed
 	}
 
 	outcome := outcomeIgnored
@@ -87,13 +94,23 @@ func (n *notes) readCreate(in *incoming) (*inboundNote, error) {
 		return nil, fault.InField("object.id", "the created object needs an id")
 	}
 
-	q, err := n.readNote(in.activity, document.Embedded(in.activity["object"]), in.actor)
-	if err != nil || q == nil {
+	note := document.Embedded(in.activity["object"])
+	q, err := n.readNote(in.activity, note, in.actor)
+	switch {
+	case err != nil:
 		return nil, err
+	case q == nil && note != nil && isVote(note):
+		in.dropped = droppedVote
+	case q == nil:
+		in.dropped = droppedKind
+	}
+	if q == nil {
+		return nil, nil
 	}
 
 	q.activity, q.request = in.id, in.by.request
 	if at, is := document.Time(q.object["published"]); is && !q.request && n.now().Sub(at) > maxProofAge {
+		in.dropped = droppedOld
 		return nil, nil // its author asked for nothing now
 	}
 	q.decide(in.by.actor.Followers)
@@ -120,7 +137,7 @@ func (n *notes) readNote(activity, note document.Object, actor string) (*inbound
 	q := &inboundNote{
 		object: note, note: id, actor: actor, inReplyTo: plainID(note["inReplyTo"], document.MaxIRIBytes),
 		context: conversationID(note["context"]), conversation: conversationID(note["conversation"]),
-		audience: document.ReadAudience(activity, note), mentions: document.ReadMentions(note),
+		audience: document.ReadAudience(activity, note), mentions: n.mentions(note),
 	}
 	if activity["to"] != nil || activity["cc"] != nil {
 		sent := document.ReadAudience(activity, activity)
@@ -157,7 +174,7 @@ func (n *notes) addressed(ctx context.Context, in *incoming, q *inboundNote) ([]
 	}
 
 	for _, mention := range q.mentions {
-		add(n.agentOf(mention.Href))
+		add(n.mentioned(mention))
 	}
 	for _, iri := range q.audience.All() {
 		add(n.agentOf(iri))
@@ -172,8 +189,10 @@ func (n *notes) addressed(ctx context.Context, in *incoming, q *inboundNote) ([]
 		add(n.options.Directory.Agent(answered.Agent))
 	}
 
-	if len(agents) == 0 && in.agent != "" && q.request && q.visibility == normalized.VisibilityDirect {
-		add(n.options.Directory.Agent(in.agent)) // Mastodon's "limited": delivered without being addressed
+	if len(agents) == 0 && in.agent != "" && q.request {
+		agent, known := n.options.Directory.Agent(in.agent)
+		// Mastodon's "limited" is delivered without being addressed.
+		add(agent, known && (q.visibility == normalized.VisibilityDirect || n.calls(q, agent)))
 	}
 	return agents, nil
 }
@@ -191,7 +210,10 @@ func (n *notes) addressedBy(q *inboundNote, agent exchange.AgentProfile) string 
 		named, found := n.agentOf(iri)
 		return found && named.Name == agent.Name
 	}
-	mentioned := isOpen(q.visibility) && slices.ContainsFunc(q.mentions, func(m document.Mention) bool { return names(m.Href) })
+	mentioned := isOpen(q.visibility) && slices.ContainsFunc(q.mentions, func(m document.Mention) bool {
+		named, found := n.mentioned(m)
+		return found && named.Name == agent.Name
+	})
 	if mentioned || slices.ContainsFunc(q.audience.All(), names) {
 		return identity.AddressedRecipient
 	}
@@ -210,6 +232,9 @@ func (n *notes) receive(ctx context.Context, in *incoming, q *inboundNote, agent
 
 	for range maxClaims {
 		message, err := n.normalize(ctx, in, q, agent)
+		if err == nil && message == nil {
+			in.dropped = droppedEmpty
+		}
 		if err != nil || message == nil {
 			return outcomeIgnored, err
 		}
@@ -218,6 +243,7 @@ func (n *notes) receive(ctx context.Context, in *incoming, q *inboundNote, agent
 		receipt, err := n.options.Receiver.Receive(ctx, *message)
 		switch {
 		case fault.Is(err, fault.Forbidden):
+			in.dropped = droppedRefused
 			return outcomeIgnored, nil // a blocked sender hears 202 (message contract, section 12)
 		case err != nil:
 			return "", err

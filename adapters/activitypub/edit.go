@@ -33,13 +33,15 @@ const (
 
 // noteRecord is what became of one note.
 type noteRecord struct {
-	Actor    string          `json:"actor"`
-	Activity string          `json:"activity,omitempty"` // the message's id; empty = the note has not come
-	Open     bool            `json:"open,omitempty"`     // everyone could read it when it came
-	Updated  int64           `json:"updated,omitempty"`  // milliseconds; of the version that we have
-	Deleted  bool            `json:"deleted,omitempty"`
-	Brought  bool            `json:"brought,omitempty"` // Object is not from a request of the author
-	Object   json.RawMessage `json:"object,omitempty"`  // the newer version of a note that has not come
+	Actor    string `json:"actor"`
+	Activity string `json:"activity,omitempty"` // the message's id; empty = the note has not come
+	Open     bool   `json:"open,omitempty"`     // everyone could read it when it came
+	Updated  int64  `json:"updated,omitempty"`  // milliseconds; of the version that we have
+	Deleted  bool   `json:"deleted,omitempty"`
+
+	// What earlier versions of this server wrote of an edit that came before its note, see newer.
+	Brought bool            `json:"brought,omitempty"` // Object is not from a request of the author
+	Object  json.RawMessage `json:"object,omitempty"`  // the newer version
 }
 
 func (h noteRecord) encode() ([]byte, error) {
@@ -118,16 +120,22 @@ func ActivityOf(ctx context.Context, state State, address string) (activity stri
 	return held.Activity, held.Activity != "", err
 }
 
-// maxMarkBytes bounds a note that is kept until its Create comes.
-const maxMarkBytes = 128 << 10
-
-// noteUpdated stores the new version of a note that we have, or keeps it for the Create that is still on its way. An
-// Update of a note that was never for us does nothing, and one of a poll is mostly a count of votes.
+// noteUpdated stores the new version of a note that we have. One that never came here and is for an agent now is a message like a new
+// one: an edit added the mention, or overtook its Create, which then brings nothing new. An Update of a poll without a time of its own is
+// a count of votes.
 func (n *notes) noteUpdated(ctx context.Context, in *incoming) (string, error) {
 	id := document.Reference(in.activity["object"])
-	note, err := n.updatedNote(ctx, in, id)
-	if err != nil || note == nil || document.IsA(note, "Question") {
+	note, known, err := n.updatedNote(ctx, in, id)
+	if err == nil && note == nil && !known && document.SameOrigin(id, in.actor) && (in.agent != "" || n.concerns(in.activity)) {
+		return n.fetchLater(ctx, in)
+	}
+	if err != nil || note == nil {
 		return outcomeIgnored, err
+	}
+	_, edited := document.Time(note["updated"])
+	poll := document.IsA(note, "Question")
+	if poll && !edited {
+		return outcomeIgnored, nil
 	}
 
 	q, err := n.readNote(in.activity, note, in.actor)
@@ -135,7 +143,7 @@ func (n *notes) noteUpdated(ctx context.Context, in *incoming) (string, error) {
 		return outcomeIgnored, err
 	}
 
-	q.request = in.by.request
+	q.activity, q.request = in.id, in.by.request
 	q.decide(in.by.actor.Followers)
 	key := q.note
 	for range maxClaims {
@@ -144,11 +152,7 @@ func (n *notes) noteUpdated(ctx context.Context, in *incoming) (string, error) {
 			return "", unavailable(err)
 		}
 		if !found {
-			outcome, done, err := n.markEdited(ctx, in, q, key)
-			if err != nil || done {
-				return outcome, err
-			}
-			continue
+			return n.receiveByAll(ctx, in, q)
 		}
 
 		held, err := readNoteRecord(current)
@@ -158,8 +162,10 @@ func (n *notes) noteUpdated(ctx context.Context, in *incoming) (string, error) {
 		case held.Actor != in.actor && key == q.note:
 			key = actorKey(q.note, in.actor)
 			continue
-		case held.Actor != in.actor, held.Deleted, q.editedAt(n.now().UnixMilli()) < held.Updated:
+		case held.Actor != in.actor, held.Deleted, q.editedAt(n.now().UnixMilli()) < held.Updated, poll && held.Activity != "":
 			return outcomeIgnored, nil
+		case held.Activity == "":
+			return n.receiveByAll(ctx, in, q)
 		}
 
 		outcome, done, err := n.edit(ctx, q, key, current, held)
@@ -171,24 +177,24 @@ func (n *notes) noteUpdated(ctx context.Context, in *incoming) (string, error) {
 	return "", unavailable(fmt.Errorf("note %s changes too often", clip.Bytes(q.note, 256)))
 }
 
-// updatedNote returns the embedded note. One that is only named is fetched, if it is one that we have.
-func (n *notes) updatedNote(ctx context.Context, in *incoming, id string) (document.Object, error) {
+// updatedNote returns the embedded note. One that is only named is fetched, if it is one that we have; known is false if it is not.
+func (n *notes) updatedNote(ctx context.Context, in *incoming, id string) (note document.Object, known bool, err error) {
 	if note := document.Embedded(in.activity["object"]); len(note) > 2 {
-		return note, nil
+		return note, true, nil
 	}
 	_, found, err := n.options.State.Get(ctx, noteNamespace, id)
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, false, unavailable(err)
 	}
 	if !found || !document.SameOrigin(id, in.actor) {
-		return nil, nil
+		return nil, found, nil
 	}
 
 	got, err := n.fetcher.fetchExact(ctx, id, reading{as: n.addressee(in.agent, in.activity)})
 	if err != nil {
-		return nil, nil //nolint:nilerr // the next edit, or the deletion, tells the same
+		return nil, true, nil //nolint:nilerr // the next edit, or the deletion, tells the same
 	}
-	return got.doc, nil
+	return got.doc, true, nil
 }
 
 // editedAt is the version of an edit. One without a time of its own is as new as its arrival.
@@ -199,52 +205,8 @@ func (q *inboundNote) editedAt(arrived int64) int64 {
 	return arrived
 }
 
-// markEdited keeps a new version for the Create that has not come. done is false when it came meanwhile.
-func (n *notes) markEdited(ctx context.Context, in *incoming, q *inboundNote, key string) (outcome string, done bool, err error) {
-	agents, err := n.addressed(ctx, in, q)
-	if err != nil || len(agents) == 0 {
-		return outcomeIgnored, true, err
-	}
-
-	mark, err := q.pending(n.now().UnixMilli())
-	if err != nil || mark == nil {
-		return outcomeIgnored, true, err
-	}
-
-	_, inserted, err := n.options.State.PutIfAbsent(ctx, noteNamespace, key, mark, n.now().Add(markLife))
-	if err != nil {
-		return "", true, unavailable(err)
-	}
-	return outcomeDone, inserted, nil
-}
-
-func (q *inboundNote) pending(arrived int64) ([]byte, error) {
-	body, err := json.Marshal(q.object)
-	if err != nil {
-		return nil, fmt.Errorf("encode note: %w", err)
-	}
-	if len(body) > maxMarkBytes {
-		return nil, nil
-	}
-	return noteRecord{Actor: q.actor, Updated: q.editedAt(arrived), Object: body, Brought: !q.request}.encode()
-}
-
-// edit changes what is there: the waiting version, or the messages of the note. done is false when another request was
-// faster.
+// edit changes the messages of the note. done is false when another request was faster.
 func (n *notes) edit(ctx context.Context, q *inboundNote, key string, current []byte, held noteRecord) (outcome string, done bool, err error) {
-	if held.Activity == "" {
-		mark, err := q.pending(n.now().UnixMilli())
-		if err != nil || mark == nil {
-			return outcomeIgnored, true, err
-		}
-
-		swapped, err := n.options.State.Swap(ctx, noteNamespace, key, current, mark, n.now().Add(markLife))
-		if err != nil {
-			return "", true, unavailable(err)
-		}
-		return outcomeDone, swapped, nil
-	}
-
 	held.Updated = q.editedAt(n.now().UnixMilli())
 	value, err := held.encode()
 	if err != nil {

@@ -30,6 +30,7 @@ type inbox struct {
 	interactions *interactions
 	notes        *notes
 	moves        *moves
+	dropRecords  *counter // by host
 }
 
 // Outcomes of an activity that was answered with 202.
@@ -66,6 +67,9 @@ func (b *inbox) serveInbox(w http.ResponseWriter, r *http.Request, agent string)
 	}
 
 	activities.WithLabelValues(countedType(in.kind), outcome).Inc()
+	if outcome == outcomeIgnored {
+		b.countDropped(r.Context(), &in)
+	}
 	w.WriteHeader(http.StatusAccepted)
 }
 

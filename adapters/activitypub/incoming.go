@@ -23,6 +23,7 @@ type incoming struct {
 	id       string
 	actor    string
 	by       proven
+	dropped  string // why it became no message, though it was acknowledged
 }
 
 func (in *incoming) read(w http.ResponseWriter, r *http.Request) error {
@@ -44,7 +45,26 @@ func (in *incoming) read(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	in.activity, err = document.Parse(in.body)
+	in.wrap()
 	return err
+}
+
+// wrap makes a Create of an object that was posted by itself, as small programs do (ActivityPub, section 6.2.1, lets clients do it).
+// A proof inside the object is one of its author.
+func (in *incoming) wrap() {
+	note := in.activity
+	if note == nil || note["object"] != nil || !document.IsA(note, spokenTypes...) {
+		return
+	}
+
+	actor := note["actor"]
+	if document.Reference(actor) == "" {
+		actor = document.Author(note)
+	}
+	in.activity = document.Object{"type": "Create", "id": note["id"], "actor": actor, "object": note, "to": note["to"], "cc": note["cc"]}
+	if note["proof"] != nil {
+		in.activity["proof"] = note["proof"]
+	}
 }
 
 // checkIdentity reads who claims to act and refuses claims that can never be true.

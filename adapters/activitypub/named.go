@@ -135,7 +135,7 @@ func (n *notes) fetchNamed(ctx context.Context, job laterJob, named namedCreate)
 func (n *notes) concerns(activity document.Object) bool {
 	note := document.Embedded(activity["object"])
 	iris := document.ReadAudience(activity, note).All()
-	for _, mention := range document.ReadMentions(note) {
+	for _, mention := range n.mentions(note) {
 		iris = append(iris, mention.Href)
 	}
 

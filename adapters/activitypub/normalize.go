@@ -247,7 +247,8 @@ func (n *notes) text(q *inboundNote, agent exchange.AgentProfile) (text, mime st
 	as := notetext.Reader{
 		Address: agent.Address, Mentions: q.mentions,
 		IsUs: func(href string) bool {
-			return href == n.actorIRI(agent.Name) || href == n.profileURL(agent.Name)
+			named, found := n.agentOf(href)
+			return found && named.Name == agent.Name
 		},
 	}
 	var pieces []string
@@ -258,6 +259,7 @@ func (n *notes) text(q *inboundNote, agent exchange.AgentProfile) (text, mime st
 	if title := notetext.Visible(document.Translated(q.object, "name"), 1024); title != "" {
 		pieces = append(pieces, title)
 	}
+	pieces = append(pieces, notetext.Occasion(q.object))
 	if q.isArticle() {
 		pieces = append(pieces, notetext.Plain(document.Translated(q.object, "summary"), as))
 	}
@@ -286,7 +288,7 @@ func (q *inboundNote) warning() string {
 	return notetext.Visible(document.Translated(q.object, "summary"), 500)
 }
 
-func (q *inboundNote) isArticle() bool { return document.IsA(q.object, "Article", "Page") }
+func (q *inboundNote) isArticle() bool { return document.IsA(q.object, "Article", "Page", "Event") }
 
 // content is the HTML that people saw. source may differ from it and is never taken instead.
 func (q *inboundNote) content() string { return document.Translated(q.object, "content") }

@@ -99,17 +99,23 @@ func (s *site) signerIRI(agent string) string {
 	return s.actorIRI(agent)
 }
 
-// agentOf returns the agent that an IRI names by its actor id or profile.
+// agentOf returns the agent that an IRI names by its actor id or profile. A slash at the end and the spelling of the host make no
+// difference.
 func (s *site) agentOf(iri string) (exchange.AgentProfile, bool) {
 	path, found := strings.CutPrefix(iri, s.base)
 	if !found {
-		return exchange.AgentProfile{}, false
+		if origin, ok := document.Origin(iri); !ok || origin != s.base {
+			return exchange.AgentProfile{}, false
+		}
+		_, rest, _ := strings.Cut(iri, "://")
+		path = rest[max(strings.IndexByte(rest, '/'), 0):]
 	}
 
 	name, found := strings.CutPrefix(path, "/agents/")
 	if !found {
 		name, found = strings.CutPrefix(path, "/@")
 	}
+	name = strings.TrimSuffix(name, "/")
 	if !found || !identity.ValidAgentName(name) {
 		return exchange.AgentProfile{}, false
 	}

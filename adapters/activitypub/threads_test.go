@@ -375,7 +375,7 @@ func TestWalksThatEnd(t *testing.T) {
 		"for followers":           func(r *rig, note map[string]any) { note["to"] = []string{r.remote.actor("bob") + "/followers"} },
 		"by an actor elsewhere":   func(_ *rig, note map[string]any) { note["attributedTo"] = "https://elsewhere.example/users/bob" },
 		"by nobody":               func(_ *rig, note map[string]any) { delete(note, "attributedTo") },
-		"no note":                 func(_ *rig, note map[string]any) { note["type"] = "Event" },
+		"no note":                 func(_ *rig, note map[string]any) { note["type"] = "Place" },
 		"another id":              func(_ *rig, note map[string]any) { note["id"] = "https://elsewhere.example/notes/middle" },
 		"larger than 256 KiB":     func(_ *rig, note map[string]any) { note["content"] = strings.Repeat("x", maxAncestorBytes) },
 		"says nothing":            func(_ *rig, note map[string]any) { note["content"] = "" },

@@ -16,16 +16,29 @@ type Mention struct {
 // Mentions are all of a note.
 type Mentions []Mention
 
-// ReadMentions reads the Mention tags of a note.
-func ReadMentions(note Object) Mentions {
+// ReadMentions reads the Mention tags of a note: the first MaxListed, and of the rest those that matter, because one who is mentioned
+// last is meant as well. The size of the document bounds how many are looked at.
+func ReadMentions(note Object, matters func(Mention) bool) Mentions {
 	var found Mentions
-	for _, entry := range List(note["tag"]) {
+	for _, entry := range all(note["tag"]) {
 		tag, _ := entry.(Object)
-		if tag != nil && IsA(tag, "Mention") {
-			found = append(found, Mention{Reference(tag["href"]), Text(tag, "name")})
+		if tag == nil || !IsA(tag, "Mention") {
+			continue
+		}
+		mention := Mention{Reference(tag["href"]), Text(tag, "name")}
+		if len(found) < MaxListed || len(found) < 2*MaxListed && matters(mention) {
+			found = append(found, mention)
 		}
 	}
 	return found
+}
+
+// all is List without its bound.
+func all(value any) []any {
+	if list, isList := value.([]any); isList {
+		return list
+	}
+	return List(value)
 }
 
 // Address returns @user@host of the mention.
@@ -49,7 +62,8 @@ func (m Mention) user() string {
 }
 
 // Find returns the tag that an anchor in the text stands for. Mastodon links the profile page in the text and the
-// actor's id in the tag, so a tag on the same host with the same user name fits too.
+// actor's id in the tag, so a tag on the same host with the same user name fits too. An address without a host says nothing: then the
+// name decides, where one tag alone has it.
 func (m Mentions) Find(href, text string) (Mention, bool) {
 	for _, tag := range m {
 		if tag.Href == href {
@@ -68,7 +82,20 @@ func (m Mentions) Find(href, text string) (Mention, bool) {
 		}
 	}
 
+	if found := m.named(user, host, whole); user != "" && !strings.Contains(href, "//") && !strings.Contains(href, ":") && len(found) == 1 {
+		return found[0], true
+	}
 	return Mention{}, false
+}
+
+// named returns the tags of a user name, on the host if one is given.
+func (m Mentions) named(user, host string, whole bool) (found Mentions) {
+	for _, tag := range m {
+		if strings.EqualFold(tag.user(), user) && (!whole || strings.EqualFold(tag.Address(), "@"+user+"@"+host)) {
+			found = append(found, tag)
+		}
+	}
+	return found
 }
 
 // Audience is to whom a note is addressed. Hidden holds bto, bcc and audience: read for delivery to us, never echoed.

@@ -26,12 +26,34 @@ func Attachments(note document.Object) []normalized.Part {
 		entries = slices.Concat(entries, document.List(note["image"])) // the picture above the title
 	}
 
+	if document.IsA(note, "Video", "Audio", "Image") {
+		entries = slices.Concat([]any{note}, entries) // it is a file itself (PeerTube, Funkwhale, Pixelfed)
+	}
+
 	for _, entry := range entries {
 		if part, ok := attachment(entry); ok && len(parts) < MaxFiles && !slices.ContainsFunc(parts, part.Equal) {
 			parts = append(parts, part)
 		}
 	}
 	return parts
+}
+
+// Occasion says when and where an event is, as one line; empty for any other object.
+func Occasion(note document.Object) string {
+	if !document.IsA(note, "Event") {
+		return ""
+	}
+	var pieces []string
+	for _, name := range []string{"startTime", "endTime"} {
+		if at, is := document.Time(note[name]); is {
+			pieces = append(pieces, at.Format(time.RFC3339))
+		}
+	}
+	line := strings.Join(pieces, " – ")
+	if place := Visible(document.Translated(document.Embedded(note["location"]), "name"), 512); place != "" {
+		line = strings.TrimPrefix(line+", "+place, ", ")
+	}
+	return line
 }
 
 // fileTypes are the objects that stand for bytes. Everything else that is attached is a link.

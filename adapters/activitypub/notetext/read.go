@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
@@ -396,8 +397,45 @@ func AsksNoBots(summary string) bool {
 	return false
 }
 
-// WithoutAddress cuts the address of the reader off the head of a text: it was typed and no link was made of it.
+// BeginsWithName reports whether a text begins with @name, perhaps after other accounts.
+func BeginsWithName(text, name string) bool {
+	for text = strings.TrimLeft(text, " \n\t"); strings.HasPrefix(text, "@"); {
+		if _, is := cutName(text, name); is {
+			return true
+		}
+		end := strings.IndexAny(text, " \n\t")
+		if end < 0 {
+			return false
+		}
+		text = strings.TrimLeft(text[end:], " \n\t")
+	}
+	return false
+}
+
+// cutName cuts @name off the head of a text, unless it is the beginning of another name or address.
+func cutName(text, name string) (rest string, is bool) {
+	if len(text) < 1+len(name) || text[0] != '@' || !strings.EqualFold(text[1:1+len(name)], name) {
+		return text, false
+	}
+	rest = text[1+len(name):]
+	next, size := utf8.DecodeRuneInString(strings.TrimLeft(rest, ".-"))
+	if size > 0 && (next == '@' || next == '_' || unicode.IsLetter(next) || unicode.IsDigit(next)) {
+		return text, false
+	}
+	return rest, true
+}
+
+// WithoutAddress cuts the address of the reader off the head of a text, or its bare name: it was typed and no link was made of it.
 func (r Reader) WithoutAddress(text string) string {
+	text = r.withoutAddress(text)
+	user, _, _ := strings.Cut(strings.TrimPrefix(r.Address, "@"), "@")
+	if rest, is := cutName(text, user); is && user != "" {
+		return strings.TrimSpace(strings.TrimLeft(rest, ",:"))
+	}
+	return text
+}
+
+func (r Reader) withoutAddress(text string) string {
 	for len(text) >= len(r.Address) && strings.EqualFold(text[:len(r.Address)], r.Address) {
 		rest := strings.TrimLeft(text[len(r.Address):], ",:")
 		if rest != "" && !strings.HasPrefix(rest, " ") && !strings.HasPrefix(rest, "\n") {
