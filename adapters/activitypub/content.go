@@ -96,6 +96,10 @@ func linkPart(part normalized.Part) string {
 	return text
 }
 
+// fileKind is the type of every attachment, as Mastodon sends it: servers show it by its media type, and Lemmy refuses a whole note for
+// a Video or an Audio.
+const fileKind = "Document"
+
 // file attaches a file that has a public address and names any other.
 func (r *renderer) file(made *note, reply exchange.Reply, part normalized.Part) string {
 	address := r.fileAddress(reply, part)
@@ -118,7 +122,7 @@ func (r *renderer) file(made *note, reply exchange.Reply, part normalized.Part) 
 
 	width, height := r.media.pictureSize(part)
 	made.Attachment = append(made.Attachment, noteFile{
-		Type: notetext.AttachmentType(part.MIME), MediaType: part.MIME, URL: address, Name: description, Width: width, Height: height, Size: part.Size,
+		Type: fileKind, MediaType: part.MIME, URL: address, Name: description, Width: width, Height: height, Size: part.Size,
 		ArtifactType: part.ArtifactType, ArtifactID: part.ID,
 	})
 	return ""

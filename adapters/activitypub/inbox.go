@@ -234,12 +234,53 @@ func (b *inbox) undo(ctx context.Context, in *incoming) (string, error) {
 	case !found:
 		return b.undoByID(ctx, in, document.Text(inner, "id"))
 	case document.IsA(inner, "Follow"):
+		if late, err := b.replaced(ctx, in.actor, document.Text(inner, "id"), FollowerNamespace+agent.Name, PendingNamespace+agent.Name); late || err != nil {
+			return outcomeIgnored, err
+		}
 		return b.follows.unfollow(ctx, agent.Name, in.actor)
 	case document.IsA(inner, "Block"):
+		if late, err := b.replaced(ctx, in.actor, document.Text(inner, "id"), blockNamespace+agent.Name); late || err != nil {
+			return outcomeIgnored, err
+		}
 		return outcomeOf(b.follows.unblock(ctx, agent.Name, in.actor))
 	}
 
 	return outcomeIgnored, nil
+}
+
+// replaced reports whether an activity that is undone took effect here and a newer one of the same actor stands in its place: the Undo is
+// late, or its deliveries changed places. An id that never came here is no such activity: some servers make up a new one for the Undo.
+func (b *inbox) replaced(ctx context.Context, actor, id string, namespaces ...string) (bool, error) {
+	if id == "" {
+		return false, nil
+	}
+	for _, namespace := range namespaces {
+		value, found, err := b.options.State.Get(ctx, namespace, actor)
+		if err != nil {
+			return false, unavailable(err)
+		}
+		if !found || standing(value) == id || standing(value) == "" {
+			continue
+		}
+
+		_, done, err := b.options.State.Get(ctx, doneNamespace, activityKey(id, actor))
+		if err != nil {
+			return false, unavailable(err)
+		}
+		return done, nil
+	}
+	return false, nil
+}
+
+// standing is the id of the Follow or the Block that a row is about.
+func standing(row []byte) string {
+	var id string
+	if json.Unmarshal(row, &id) == nil {
+		return id
+	}
+	var entry follower
+	_ = json.Unmarshal(row, &entry) // a row of another form names no id
+	return entry.Follow
 }
 
 func (b *inbox) undoByID(ctx context.Context, in *incoming, id string) (string, error) {

@@ -261,7 +261,7 @@ const (
 // header does not say so.
 func (m *mediaFiles) pictureSize(part normalized.Part) (width, height int) {
 	digest := digestOfPart(part)
-	if notetext.AttachmentType(part.MIME) != "Image" || digest == "" {
+	if !strings.HasPrefix(part.MIME, "image/") || digest == "" {
 		return 0, 0
 	}
 	if known, found := m.pictures.get(digest, m.now()); found {

@@ -307,7 +307,7 @@ func TestMedia(t *testing.T) {
 	page := normalized.Part{Kind: normalized.PartFile, MIME: "text/html", Name: "x.html", BytesRef: normalized.Inline([]byte("<script>"))}
 	reply := r.sendAll(r.reply(r.question("1", "hello"), "see", png, page), exchange.ActionSend)
 	made := must(r.adapter.renderer.render(reply, 1, nil, withoutAddress))
-	if len(made.Attachment) != 2 || made.Attachment[0].Type != "Image" || made.Attachment[0].Name != "A cat" || made.Attachment[0].Size != 4 {
+	if len(made.Attachment) != 2 || made.Attachment[0].Type != "Document" || made.Attachment[0].Name != "A cat" || made.Attachment[0].Size != 4 {
 		t.Fatalf("attachments %+v", made.Attachment)
 	}
 	status, header, body := r.fetch(strings.TrimPrefix(made.Attachment[0].URL, r.base), "")

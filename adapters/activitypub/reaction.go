@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -178,10 +179,7 @@ func (i *interactions) flag(ctx context.Context, in *incoming) (string, error) {
 		return outcomeIgnored, err
 	}
 
-	comment := notetext.Visible(document.Text(in.activity, "content"), 500)
-	if comment == "" {
-		comment = "no comment"
-	}
+	comment := reason(in.activity)
 
 	for _, record := range about {
 		record.At, record.Code, record.Principal = i.now(), codeReport, i.principal(in.actor)
@@ -193,6 +191,20 @@ func (i *interactions) flag(ctx context.Context, in *incoming) (string, error) {
 	}
 
 	return outcomeDone, nil
+}
+
+// reason is what a reporter says: in content as Mastodon writes it, in summary as Lemmy and Mbin do. One text in both counts once.
+func reason(flag document.Object) string {
+	var said []string
+	for _, name := range []string{"content", "summary"} {
+		if text := notetext.Visible(document.Translated(flag, name), 500); text != "" && !slices.Contains(said, text) {
+			said = append(said, text)
+		}
+	}
+	if len(said) == 0 {
+		return "no comment"
+	}
+	return strings.Join(said, " · ")
 }
 
 // reported finds our agents among the objects, and the turn of the first note of each.

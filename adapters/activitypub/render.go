@@ -250,7 +250,7 @@ func (n *note) picture(address, description string) bool {
 	if len(n.Attachment) >= maxReplyFiles {
 		return false
 	}
-	n.Attachment = append(n.Attachment, noteFile{Type: notetext.AttachmentType(kind), MediaType: kind, URL: address, Name: description})
+	n.Attachment = append(n.Attachment, noteFile{Type: fileKind, MediaType: kind, URL: address, Name: description})
 	return true
 }
 

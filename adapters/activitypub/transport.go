@@ -55,11 +55,12 @@ type answer struct {
 	status     int
 	detail     string
 	retryAfter time.Duration
+	location   string           // of a redirect
 	offer      *signature.Offer // how it wants to be signed to; nil = it did not say
 }
 
-// post signs and sends. It signs now and never earlier, because receivers refuse old dates; it follows no redirect;
-// and where the first signature scheme is refused it tries the other one once. The errors are classed for retries.
+// post signs and sends. It signs now and never earlier, because receivers refuse old dates; it follows no redirect but one to the same
+// inbox with a slash at its end, or without one; and where the first signature scheme is refused it tries the other one once. The errors are classed for retries.
 func (t *transport) post(ctx context.Context, p outgoing) (detail string, err error) {
 	target, err := url.Parse(p.inbox)
 	if err == nil {
@@ -77,6 +78,13 @@ func (t *transport) post(ctx context.Context, p outgoing) (detail string, err er
 	said, err := t.postEither(ctx, p, target, key)
 	if err != nil {
 		return "", err
+	}
+
+	if slashed, found := t.slashedInbox(target, said); found {
+		p.inbox = slashed.String()
+		if said, err = t.postEither(ctx, p, slashed, key); err != nil {
+			return "", err
+		}
 	}
 
 	if said.status == http.StatusMovedPermanently || said.status == http.StatusPermanentRedirect {
@@ -164,7 +172,8 @@ func (t *transport) send(
 	posts.WithLabelValues(scheme.Scheme, strconv.Itoa(response.StatusCode/100)+"xx").Inc()
 
 	said := answer{
-		status: response.StatusCode, detail: detailOf(response), retryAfter: retryAfter(response.Header.Get("Retry-After"), t.now()),
+		status: response.StatusCode, detail: detailOf(response), location: response.Header.Get("Location"),
+		retryAfter: retryAfter(response.Header.Get("Retry-After"), t.now()),
 	}
 	if said.status == http.StatusUnauthorized {
 		said.offer = signature.ReadOffer(response.Header, http.MethodPost, keyID)
@@ -225,6 +234,24 @@ func (t *transport) classify(ctx context.Context, p outgoing, said answer) error
 	}
 
 	return fault.GiveUp("the server refused the activity: "+said.detail, refusal)
+}
+
+// slashedInbox returns where a redirect leads that only adds a slash to the end of the inbox's path, or takes it away, as frameworks do. Any
+// other address is not the one that the actor named.
+func (t *transport) slashedInbox(inbox *url.URL, said answer) (*url.URL, bool) {
+	switch said.status {
+	case http.StatusMovedPermanently, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+	default:
+		return nil, false
+	}
+
+	next, err := inbox.Parse(said.location)
+	if err != nil || said.location == "" || next.User != nil || !document.SameOrigin(next.String(), inbox.String()) || next.RawQuery != inbox.RawQuery ||
+		next.EscapedPath() == inbox.EscapedPath() || strings.TrimSuffix(next.EscapedPath(), "/") != strings.TrimSuffix(inbox.EscapedPath(), "/") {
+		return nil, false
+	}
+	next.Fragment = ""
+	return next, t.options.Client.CheckURL(next) == nil
 }
 
 // movedInbox asks the actor anew after a redirect: the inbox that we remember is out of date.

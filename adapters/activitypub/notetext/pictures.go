@@ -52,17 +52,3 @@ func IsAddress(text string) bool {
 	_, ok := document.Origin(text)
 	return ok
 }
-
-// AttachmentType is the kind of attachment; servers show a Document by its media type.
-func AttachmentType(mime string) string {
-	switch kind, _, _ := strings.Cut(mime, "/"); kind {
-	case "image":
-		return "Image"
-	case "video":
-		return "Video"
-	case "audio":
-		return "Audio"
-	}
-
-	return "Document"
-}

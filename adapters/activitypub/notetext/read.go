@@ -15,6 +15,7 @@ import (
 
 	"inbox/adapters/activitypub/document"
 	"inbox/internal/clip"
+	"inbox/internal/lookalike"
 	"inbox/internal/markup"
 	"inbox/normalized"
 )
@@ -82,7 +83,7 @@ func structured(document *html.Node) bool {
 
 // Literal cleans text that is no HTML and drops the leading mentions of the reader.
 func (r Reader) Literal(content string) string {
-	text := norm.NFC.String(strings.TrimSpace(strings.Map(func(c rune) rune {
+	text := norm.NFC.String(strings.TrimSpace(clean(func(c rune) rune {
 		if c != '\n' && c != '\t' && Unwanted(c) {
 			return -1
 		}
@@ -149,7 +150,7 @@ func (r *noteReader) children(n *html.Node) {
 func (r *noteReader) node(n *html.Node) {
 	switch {
 	case n.Type == html.TextNode:
-		n.Data = strings.Map(wanted, n.Data)
+		n.Data = clean(wanted, n.Data)
 		r.before = n
 	case n.Type != html.ElementNode:
 	case hidden(n):
@@ -159,7 +160,7 @@ func (r *noteReader) node(n *html.Node) {
 		r.before = nil
 	case n.DataAtom == atom.Img:
 		// Custom emoji of some servers are pictures with :name: as alternative.
-		replace(n, strings.Map(wanted, attribute(n, "alt")))
+		replace(n, clean(wanted, attribute(n, "alt")))
 		r.before = nil
 	default:
 		if n.DataAtom == atom.Code && broken(n) {
@@ -214,7 +215,7 @@ func replace(n *html.Node, words string) {
 }
 
 func (r *noteReader) anchor(n *html.Node) string {
-	href, label := attribute(n, "href"), strings.TrimSpace(strings.Map(wanted, innerText(n)))
+	href, label := attribute(n, "href"), strings.TrimSpace(clean(wanted, innerText(n)))
 	classes := strings.Fields(attribute(n, "class"))
 	switch {
 	case slices.Contains(classes, "hashtag"), strings.HasPrefix(label, "#") && slices.Contains(classes, "mention"):
@@ -223,7 +224,7 @@ func (r *noteReader) anchor(n *html.Node) string {
 		return r.mention(href, label)
 	}
 
-	return linkText(strings.Map(wanted, href), label)
+	return linkText(clean(wanted, href), label)
 }
 
 // wanted keeps what stands in a text and is seen.
@@ -232,6 +233,11 @@ func wanted(r rune) rune {
 		return -1
 	}
 	return r
+}
+
+// clean maps the characters of a text and leaves the flags of England, Scotland and Wales whole, which are made of tags.
+func clean(mapping func(rune) rune, text string) string {
+	return lookalike.BetweenFlags(text, func(piece string) string { return strings.Map(mapping, piece) })
 }
 
 // Unwanted are control characters and those that turn or hide text.
@@ -373,7 +379,7 @@ func attribute(n *html.Node, name string) string {
 
 // Visible makes one line of text without control characters.
 func Visible(text string, limit int) string {
-	clean := strings.Map(func(r rune) rune {
+	line := clean(func(r rune) rune {
 		switch {
 		case r == '\n', r == '\t', r == '\r':
 			return ' '
@@ -382,7 +388,7 @@ func Visible(text string, limit int) string {
 		}
 		return r
 	}, text)
-	return clip.Bytes(norm.NFC.String(strings.TrimSpace(clean)), limit)
+	return clip.Bytes(norm.NFC.String(strings.TrimSpace(line)), limit)
 }
 
 // AsksNoBots looks for #nobot in a profile, the fediverse's word for "do not write to me unasked". Servers write a hashtag
