@@ -25,6 +25,7 @@ import (
 type remoteActor struct {
 	document.Actor
 	NoBot     bool      `json:"no_bot,omitempty"` // the profile asks programs not to write unasked
+	Hidden    bool      `json:"hidden,omitempty"` // it asks not to be shown to strangers, or found by what it says
 	FetchedAt time.Time `json:"fetched_at"`
 	Until     time.Time `json:"until,omitzero"`   // the actor was changed: what is kept holds no longer than this
 	GoneAt    time.Time `json:"gone_at,omitzero"` // since when its server says that it does not exist
@@ -47,8 +48,14 @@ func readActor(doc document.Object, now time.Time) (*remoteActor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &remoteActor{Actor: described, NoBot: notetext.AsksNoBots(document.Text(doc, "summary")), FetchedAt: now.UTC()}, nil
+	refuses := func(name string) bool { allowed, said := doc[name].(bool); return said && !allowed }
+	return &remoteActor{
+		Actor: described, NoBot: notetext.AsksNoBots(notetext.Bio(doc)...), Hidden: refuses("discoverable") || refuses("indexable"), FetchedAt: now.UTC(),
+	}, nil
 }
+
+// unlisted reports whether nothing about the actor is to be on public timelines.
+func (r *remoteActor) unlisted() bool { return r.NoBot || r.Hidden }
 
 // result: memory, store, fetched, refused (failed a short time ago), failed
 var keyLookups = promauto.NewCounterVec(prometheus.CounterOpts{

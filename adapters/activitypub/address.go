@@ -251,7 +251,7 @@ func (a *actors) resolve(ctx context.Context, address identity.Address) (person,
 	if profile == "" {
 		profile = actor.ID
 	}
-	return person{Address: address.String(), Actor: actor.ID, Profile: profile, Inbox: actor.Inbox}, nil
+	return person{Address: address.String(), Actor: actor.ID, Profile: profile, Inbox: actor.Inbox, NoBot: actor.NoBot}, nil
 }
 
 // movedFrom returns the account from which the actor moved here; empty = none that we know of.

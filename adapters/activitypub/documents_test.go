@@ -249,27 +249,27 @@ func TestPicturesOfAnswersDoNotVanish(t *testing.T) {
 		name, source, want string
 		attached           []string // type, address and description
 	}{
-		{"alone", "![a cat](https://i.example/cat.png)", "", []string{"Image https://i.example/cat.png a cat"}},
-		{"between words", "Look:\n![a *grey* cat](https://i.example/cat.JPG?x=1 \"title\")\nNice?", "<p>Look:<br>\n<br>\nNice?</p>", []string{"Image https://i.example/cat.JPG?x=1 a grey cat"}},
-		{"at the end of a paragraph", "Look:\n![cat](https://i.example/cat.webp)\n\nNice?", "<p>Look:</p>\n<p>Nice?</p>", []string{"Image https://i.example/cat.webp cat"}},
-		{"without description", "![](https://i.example/cat.gif)", "", []string{"Image https://i.example/cat.gif "}},
+		{"alone", "![a cat](https://i.example/cat.png)", "", []string{"Document https://i.example/cat.png a cat"}},
+		{"between words", "Look:\n![a *grey* cat](https://i.example/cat.JPG?x=1 \"title\")\nNice?", "<p>Look:<br>\n<br>\nNice?</p>", []string{"Document https://i.example/cat.JPG?x=1 a grey cat"}},
+		{"at the end of a paragraph", "Look:\n![cat](https://i.example/cat.webp)\n\nNice?", "<p>Look:</p>\n<p>Nice?</p>", []string{"Document https://i.example/cat.webp cat"}},
+		{"without description", "![](https://i.example/cat.gif)", "", []string{"Document https://i.example/cat.gif "}},
 		{"of unknown kind", "![cat](https://i.example/cat)", `<p><a href="https://i.example/cat" rel="nofollow noreferrer">cat</a></p>`, nil},
 		{"of unknown kind without description", "![](https://i.example/cat)", `<p><a href="https://i.example/cat" rel="nofollow noreferrer">https://i.example/cat</a></p>`, nil},
 		{"not by https", "![cat](http://i.example/cat.png)", `<p><a href="http://i.example/cat.png" rel="nofollow noreferrer">cat</a></p>`, nil},
 		{"without an address", "a ![cat](cat.png) ![](x.png) b ![d](data:image/png;base64,AAAA)", "<p>a cat (cat.png) x.png b d</p>", nil},
-		{"in a link", "[![cat](https://i.example/cat.png)](https://a.example/)", `<p><a href="https://a.example/" rel="nofollow noreferrer">cat</a></p>`, []string{"Image https://i.example/cat.png cat"}},
-		{"in a link without description", "[![](https://i.example/cat.png)](https://a.example/)", `<p><a href="https://a.example/" rel="nofollow noreferrer">https://i.example/cat.png</a></p>`, []string{"Image https://i.example/cat.png "}},
+		{"in a link", "[![cat](https://i.example/cat.png)](https://a.example/)", `<p><a href="https://a.example/" rel="nofollow noreferrer">cat</a></p>`, []string{"Document https://i.example/cat.png cat"}},
+		{"in a link without description", "[![](https://i.example/cat.png)](https://a.example/)", `<p><a href="https://a.example/" rel="nofollow noreferrer">https://i.example/cat.png</a></p>`, []string{"Document https://i.example/cat.png "}},
 		{"in a link, without an address and words", "[![](cat.png)](https://a.example/)", `<p><a href="https://a.example/" rel="nofollow noreferrer">https://a.example/</a></p>`, nil},
 		{"none, but a link without words", "a [](https://a.example/) b", `<p>a <a href="https://a.example/" rel="nofollow noreferrer">https://a.example/</a> b</p>`, nil},
 		{"none, but a link of HTML without words", "one\n\n<a href=\"https://a.example/\"></a>\n\ntwo", `<p>one</p>
 <p><a href="https://a.example/" rel="nofollow noreferrer">https://a.example/</a></p>
 <p>two</p>`, nil},
-		{"in a list", "- ![a](https://i.example/1.png)\n- b", "<ul>\n\n<li>b</li>\n</ul>", []string{"Image https://i.example/1.png a"}},
-		{"twice", "![a](https://i.example/1.png)![a](https://i.example/1.png)", "", []string{"Image https://i.example/1.png a"}},
+		{"in a list", "- ![a](https://i.example/1.png)\n- b", "<ul>\n\n<li>b</li>\n</ul>", []string{"Document https://i.example/1.png a"}},
+		{"twice", "![a](https://i.example/1.png)![a](https://i.example/1.png)", "", []string{"Document https://i.example/1.png a"}},
 		{"more than servers show", "![1](https://i.example/1.png)![2](https://i.example/2.png)![3](https://i.example/3.png)![4](https://i.example/4.png)![5](https://i.example/5.png)",
 			`<p><a href="https://i.example/5.png" rel="nofollow noreferrer">5</a></p>`,
-			[]string{"Image https://i.example/1.png 1", "Image https://i.example/2.png 2", "Image https://i.example/3.png 3", "Image https://i.example/4.png 4"}},
-		{"a film", "![f](https://i.example/f.mp4)", "", []string{"Video https://i.example/f.mp4 f"}},
+			[]string{"Document https://i.example/1.png 1", "Document https://i.example/2.png 2", "Document https://i.example/3.png 3", "Document https://i.example/4.png 4"}},
+		{"a film", "![f](https://i.example/f.mp4)", "", []string{"Document https://i.example/f.mp4 f"}},
 	}
 	for _, c := range cases {
 		made := &note{}

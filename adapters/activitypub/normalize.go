@@ -33,7 +33,8 @@ type route struct {
 	Conversation string `json:"conversation,omitempty"`
 	Warning      string `json:"warning,omitempty"`
 	Sensitive    bool   `json:"sensitive,omitempty"`
-	Quiet        bool   `json:"quiet,omitempty"` // no acknowledgement: the asker wants nothing unasked
+	Quiet        bool   `json:"quiet,omitempty"`    // no acknowledgement: the asker wants nothing unasked
+	Unlisted     bool   `json:"unlisted,omitempty"` // nothing about the asker is to be on public timelines
 	Language     string `json:"language,omitempty"`
 	Late         bool   `json:"late,omitempty"` // it answers a note that never came here
 	Chat         bool   `json:"chat,omitempty"` // it is a ChatMessage, whose server shows no Note among its chats
@@ -214,7 +215,7 @@ func (q *inboundNote) route(actor *remoteActor, checked checkedAddress, late boo
 
 	sensitive, _ := q.object["sensitive"].(bool)
 	return route{
-		Quiet: actor.NoBot, Visibility: q.visibility, Actor: actor.ID, Address: checked.Address, Mention: mention, Profile: profile, Inbox: actor.Inbox,
+		Quiet: actor.NoBot, Unlisted: actor.unlisted(), Visibility: q.visibility, Actor: actor.ID, Address: checked.Address, Mention: mention, Profile: profile, Inbox: actor.Inbox,
 		SharedInbox: actor.SharedInbox, Note: q.note, Context: cmp.Or(q.context, q.inherited), Conversation: q.conversation,
 		Warning: q.warning(), Sensitive: sensitive, Language: q.language(), Late: late,
 		Chat: document.IsA(q.object, chatMessage),

@@ -142,7 +142,7 @@ func (r *renderer) knownPeople(ctx context.Context, reply exchange.Reply) []pers
 	if err != nil || !found || json.Unmarshal(value, &people) != nil {
 		return nil
 	}
-	return people
+	return welcoming(people)
 }
 
 //go:generate go tool -modfile=../../tools/thirdparty/go.mod templ generate -path . -log-level warn

@@ -214,13 +214,17 @@ func (o *outbox) relay(ctx context.Context, reply exchange.Reply, target destina
 		return nil, target, err
 	}
 	if target.Address == "" {
-		return people, target, nil
+		return welcoming(people), target, nil
 	}
 
 	for _, one := range people {
-		if one.Address == target.Address {
+		switch {
+		case one.Address != target.Address:
+		case one.NoBot:
+			return nil, target, fault.GiveUp(target.Address+" asks programs not to write unasked", nil)
+		default:
 			target.Actor, target.Inbox = one.Actor, one.Inbox
-			return people, target, nil
+			return welcoming(people), target, nil
 		}
 	}
 	return nil, target, fault.RetryIn(0, target.Address+" could not be found by WebFinger", exchange.WithReach(errNotFound, exchange.ReachSession))

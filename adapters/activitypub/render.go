@@ -107,6 +107,12 @@ type person struct {
 	Actor   string `json:"actor"`
 	Profile string `json:"profile"`
 	Inbox   string `json:"inbox,omitempty"`
+	NoBot   bool   `json:"no_bot,omitempty"` // asks programs not to write unasked: is neither written to nor named
+}
+
+// welcoming returns those who do not ask programs to leave them alone.
+func welcoming(people []person) []person {
+	return slices.DeleteFunc(slices.Clone(people), func(one person) bool { return one.NoBot })
 }
 
 // withAsker returns the asker and the others, each once: an agent may name its asker among those to whom it writes.

@@ -77,7 +77,11 @@ func (s *site) replyVisibility(reply exchange.Reply, asked route) string {
 	if reply.Private() {
 		return normalized.VisibilityDirect
 	}
-	return narrowedVisibility(asked.Visibility, reply.Response.Visibility, s.options.PublicReplies)
+	visibility := narrowedVisibility(asked.Visibility, reply.Response.Visibility, s.options.PublicReplies)
+	if asked.Unlisted {
+		visibility = narrower(visibility, normalized.VisibilityUnlisted)
+	}
+	return visibility
 }
 
 // followersOf is the collection that open answers are addressed to; empty = followers get none.

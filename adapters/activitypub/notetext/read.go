@@ -391,16 +391,44 @@ func Visible(text string, limit int) string {
 	return clip.Bytes(norm.NFC.String(strings.TrimSpace(line)), limit)
 }
 
-// AsksNoBots looks for #nobot in a profile, the fediverse's word for "do not write to me unasked". Servers write a hashtag
-// as a link around a part of it.
-func AsksNoBots(summary string) bool {
-	text := Plain(clip.Bytes(summary, 32<<10), Reader{IsUs: func(string) bool { return false }})
-	for word := range strings.FieldsSeq(strings.ToLower(text)) {
-		if word = strings.TrimRight(word, ".,;:!?)"); word == "#nobot" || word == "#nobots" {
-			return true
+// refusals are the words by which people ask programs not to write to them unasked, nor to make something of what they write.
+var refusals = []string{"#nobot", "#nobots", "#noai", "#nollm", "#nollms"}
+
+// AsksNoBots looks for #nobot, #noai or #nollm in the texts of a profile: the fediverse's words for "do not write to me unasked". Servers
+// write a hashtag as a link around a part of it.
+func AsksNoBots(texts ...string) bool {
+	for _, one := range texts {
+		text := Plain(clip.Bytes(one, 32<<10), Reader{IsUs: func(string) bool { return false }})
+		for word := range strings.FieldsSeq(strings.ToLower(text)) {
+			if slices.Contains(refusals, strings.Trim(word, ".,;:!?()[]/|·\"'")) {
+				return true
+			}
 		}
 	}
 	return false
+}
+
+// Bio returns the texts in which an actor says something about itself: its name, its summary in every language, its fields and its
+// hashtags, at most MaxListed of each.
+func Bio(actor document.Object) []string {
+	texts := []string{document.Text(actor, "name"), document.Text(actor, "summary")}
+	if translations, _ := actor["summaryMap"].(document.Object); len(translations) <= document.MaxListed {
+		for language := range translations {
+			texts = append(texts, document.Text(translations, language))
+		}
+	}
+
+	for _, entry := range document.List(actor["attachment"]) {
+		if field, _ := entry.(document.Object); document.IsA(field, "PropertyValue", "Note") {
+			texts = append(texts, document.Text(field, "name"), document.Text(field, "value"), document.Text(field, "content"))
+		}
+	}
+	for _, entry := range document.List(actor["tag"]) {
+		if tag, _ := entry.(document.Object); document.IsA(tag, "Hashtag") {
+			texts = append(texts, "#"+strings.TrimPrefix(document.Text(tag, "name"), "#"))
+		}
+	}
+	return slices.DeleteFunc(texts, func(text string) bool { return !strings.Contains(text, "#") })
 }
 
 // BeginsWithName reports whether a text begins with @name, perhaps after other accounts.
