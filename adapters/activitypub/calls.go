@@ -103,7 +103,7 @@ const (
 )
 
 // countDropped tells the operator of an activity that was acknowledged and did not become a message. What came to the inbox of an agent
-// is written down, because its sender meant the agent; what came to the shared inbox is mostly for nobody here.
+// is written down, because its sender meant the agent; what came to the shared inbox is mostly for no one here.
 func (b *inbox) countDropped(ctx context.Context, in *incoming) {
 	if in.dropped == "" {
 		return

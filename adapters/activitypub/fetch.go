@@ -87,7 +87,7 @@ type attempt struct {
 
 // fetch gets one ActivityPub document. It asks unsigned, signed by draft-cavage and by RFC 9421, in the order that the host is
 // known to want, until one is not refused: secure mode refuses the first, old and new servers one of the others, and some refuse a
-// signature that nobody asked for.
+// signature that they did not ask for.
 func (f *fetcher) fetch(ctx context.Context, iri string, how reading) (got fetched, err error) {
 	defer func() { fetches.WithLabelValues(fetchOutcome(err)).Inc() }()
 	target := document.WithoutFragment(iri)

@@ -10,7 +10,7 @@ import (
 )
 
 // Requests for keys that could not be had, in failureLife: the ids of keys are a sender's to invent, and so is the host in them. Who
-// invents them pays, and not the host. A key that nobody has costs three requests, one in each way to ask.
+// invents them pays, and not the host. A key that does not exist costs three requests, one in each way to ask.
 const (
 	maxSourceFailures = 60                    // of one client network about one host
 	maxWideFailures   = 3 * maxSourceFailures // of its /24 or /48

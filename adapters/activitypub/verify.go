@@ -161,7 +161,7 @@ func requestTarget(r *http.Request) string {
 // verifyRequest does the arithmetic. The signature of the actor suffices: a proof that is wrong beside it is only noted in
 // the evidence, because peers that change an activity after they proved it (or prove it with an old key) would otherwise lose
 // their messages. What another actor brings needs a right proof, or the word of the actor's own server: a proof that cannot be used
-// counts as none, because whoever forwards could leave it out.
+// counts as none, because the server that forwards could leave it out.
 func (v *verifier) verifyRequest(ctx context.Context, in *incoming, shown presented) (proven, error) {
 	var signer proven
 	if signed := shown.signed; signed.KeyID != "" {

@@ -214,5 +214,6 @@ var codes = []Group{
 		{"backend:closed", "An operator let messages run again at once.", ""},
 		{"report:activitypub", "Another server reports one of your agents or its notes.", "`inbox reports list`."},
 		{"move:activitypub", "A follower or a sender moved to another account.", ""},
+		{"dropped:activitypub", "A note came to an agent's own inbox and named no agent, or said nothing.", "See [what comes in](../fediverse.md#messages)."},
 	}},
 }
