@@ -56,11 +56,18 @@ func (w *answer) Write(p []byte) (int, error) {
 		return w.held.Write(p)
 	}
 	_ = w.control.SetWriteDeadline(time.Now().Add(w.timeout))
-	if _, err := w.ResponseWriter.Write(w.call.asAsked(p)); err != nil {
+	content := []byte(httpserver.EventComment)
+	if !isComment(p) { // the SDK ends a comment with an empty line
+		content = w.call.asAsked(p)
+	}
+	if _, err := w.ResponseWriter.Write(content); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
+
+// isComment reports whether a piece of a stream is a comment that keeps it alive.
+func isComment(piece []byte) bool { return bytes.HasPrefix(piece, []byte(":")) }
 
 // Flush lets a stream begin with its first event. Comments that keep the connection alive do not count: an error may
 // still follow.
@@ -70,7 +77,7 @@ func (w *answer) Flush() {
 	}
 
 	if !w.sent {
-		if bytes.HasPrefix(w.held.Bytes(), []byte(":")) {
+		if isComment(w.held.Bytes()) {
 			w.held.Reset()
 			return
 		}

@@ -16,6 +16,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/internal/await"
+	"inbox/internal/eventreaders"
 	"inbox/internal/httpserver"
 	"inbox/normalized"
 )
@@ -346,17 +347,19 @@ func TestQuietStreamsAreKeptAlive(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = res.Body.Close() }()
+	var stream strings.Builder
 	lines := bufio.NewScanner(res.Body)
-	for lines.Scan() {
-		if lines.Text() == ": keep-alive" {
+	for quiet := true; lines.Scan(); {
+		stream.WriteString(lines.Text() + "\n")
+		if quiet && strings.HasPrefix(lines.Text(), ":") {
+			quiet = false
 			close(release)
-			for lines.Scan() {
-				continue
-			}
-			return
 		}
 	}
-	t.Error("no comment line")
+	if !strings.Contains(stream.String(), "\n"+httpserver.EventComment) {
+		t.Errorf("no comment line after the first event of\n%s", &stream)
+	}
+	eventreaders.Check(t, stream.String(), len(eventreaders.Standard(stream.String())))
 }
 
 func TestStoppingServerLetsReadersGo(t *testing.T) {

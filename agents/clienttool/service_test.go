@@ -253,15 +253,15 @@ func TestStreamTellsEveryRequestOnceAndItsEnd(t *testing.T) {
 		t.Fatalf("the stream ended: %v", lines.Err())
 		return ""
 	}
-	if event := next(); !strings.HasPrefix(event, "event: request\nid: one\ndata: {") {
+	if event := next(); !strings.HasPrefix(event, "id: one\nevent: request\ndata: {") {
 		t.Errorf("first event: %s", event)
 	}
 	b.ask("two")
-	if event := next(); !strings.HasPrefix(event, "event: request\nid: two\n") {
+	if event := next(); !strings.HasPrefix(event, "id: two\nevent: request\n") {
 		t.Errorf("second event: %s", event)
 	}
 	b.call(http.MethodPost, "/one/submit", testToken, `{"result":1}`)
-	if event := next(); event != "event: ended\nid: one\ndata: {\"request_id\":\"one\"}\n" {
+	if event := next(); event != "id: one\nevent: ended\ndata: {\"request_id\":\"one\"}\n" {
 		t.Errorf("third event: %s", event)
 	}
 	b.tokens.Revoke(testToken)

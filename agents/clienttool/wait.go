@@ -1,7 +1,6 @@
 package clienttool
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -136,12 +135,7 @@ func (s *Service) handEvents(w http.ResponseWriter, r *http.Request, c caller) e
 	}
 
 	query.Limit = maxPage
-	header := w.Header()
-	header.Set("Content-Type", "text/event-stream")
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("X-Accel-Buffering", "no") // nginx would keep events back
-
+	httpserver.SetEventHeaders(w.Header())
 	if r.Method == http.MethodHead {
 		return nil
 	}
@@ -152,19 +146,24 @@ func (s *Service) handEvents(w http.ResponseWriter, r *http.Request, c caller) e
 	}
 	defer leave()
 
-	stream := &stream{service: s, w: w, r: r, caller: c, query: query, open: map[string]bool{}}
+	ctx, stop := context.WithCancel(r.Context())
+	defer stop()
+	r = r.WithContext(ctx)
+	out := httpserver.OpenEvents(ctx, w, httpserver.EventOptions{KeepAlive: keepAlive, WriteTimeout: writeTime}, stop)
+	defer out.Close()
+
+	stream := &stream{service: s, out: out, r: r, caller: c, query: query, open: map[string]bool{}}
 	stream.run(bell)
 	return nil
 }
 
 type stream struct {
 	service *Service
-	w       http.ResponseWriter
+	out     *httpserver.EventWriter
 	r       *http.Request
 	caller  caller
 	query   request.Query
 	open    map[string]bool // requests that the program was told of and that were pending since
-	spoke   time.Time
 }
 
 // run ends when the program, its token or the server goes away.
@@ -172,25 +171,18 @@ func (t *stream) run(bell <-chan struct{}) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 
-	if !t.send([]byte(": waiting\n\n")) {
-		return
-	}
-
 	for t.look() {
 		select {
 		case <-bell:
 		case <-ticker.C:
 		case <-httpserver.Stopping(t.r.Context()): // the program connects again, here or at another node
-			t.send([]byte("event: stopping\nretry: 1000\ndata: {\"reason\":\"server_stopping\"}\n\n"))
+			t.out.Write(httpserver.StoppingEvent())
 			return
 		case <-t.r.Context().Done():
 			return
 		}
 
 		if _, err := t.service.verify(t.r); fault.Is(err, fault.Unauthenticated) {
-			return
-		}
-		if time.Since(t.spoke) >= keepAlive && !t.send([]byte(": waiting\n\n")) {
 			return
 		}
 	}
@@ -234,26 +226,5 @@ func (t *stream) look() bool {
 }
 
 func (t *stream) event(name, id string, data map[string]any) bool {
-	var event bytes.Buffer
-	event.WriteString("event: " + name + "\nid: " + id + "\ndata: " + value.EncodeText(data) + "\n\n")
-	return t.send(event.Bytes())
-}
-
-// send writes content and makes sure that it left.
-func (t *stream) send(content []byte) bool {
-	connection := t.w
-	if wrapped, ok := t.w.(interface{ Unwrap() http.ResponseWriter }); ok {
-		connection = wrapped.Unwrap() // the wrapper's Flush keeps the error to itself
-	}
-
-	controller := http.NewResponseController(connection)
-	_ = controller.SetWriteDeadline(time.Now().Add(writeTime)) // a recorder in a test has no connection
-	defer func() { _ = controller.SetWriteDeadline(time.Time{}) }()
-
-	if _, err := t.w.Write(content); err != nil {
-		return false
-	}
-
-	t.spoke = time.Now()
-	return controller.Flush() == nil
+	return t.out.Write(httpserver.Event{Name: name, ID: id, Data: []byte(value.EncodeText(data))})
 }

@@ -1,7 +1,6 @@
 package pull
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -31,11 +30,7 @@ func (s *Service) handEvents(w http.ResponseWriter, r *http.Request, agent *Agen
 		return err
 	}
 
-	header := w.Header()
-	header.Set("Content-Type", "text/event-stream")
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Accel-Buffering", "no") // nginx would keep events back
-
+	httpserver.SetEventHeaders(w.Header())
 	if r.Method == http.MethodHead {
 		return nil
 	}
@@ -46,7 +41,12 @@ func (s *Service) handEvents(w http.ResponseWriter, r *http.Request, agent *Agen
 	}
 	defer leave()
 
-	stream := &turnStream{service: s, agent: agent, has: has, w: w, r: r, most: most, open: map[string]bool{}}
+	ctx, stop := context.WithCancel(r.Context())
+	defer stop()
+	out := httpserver.OpenEvents(ctx, w, httpserver.EventOptions{KeepAlive: keepAlive, WriteTimeout: writeTime}, stop)
+	defer out.Close()
+
+	stream := &turnStream{service: s, agent: agent, has: has, out: out, r: r.WithContext(ctx), most: most, open: map[string]bool{}}
 	stream.run()
 	return nil
 }
@@ -66,21 +66,14 @@ type turnStream struct {
 	service *Service
 	agent   *Agent
 	has     labels
-	w       http.ResponseWriter
+	out     *httpserver.EventWriter
 	r       *http.Request
 	most    int
 	open    map[string]bool // runs that this stream gave out
 }
 
-// stoppingEvent is the last one when the server stops: the program connects again, here or at another node. Turns that it
-// holds stay its own.
-const stoppingEvent = "event: stopping\nretry: 1000\ndata: {\"reason\":\"server_stopping\"}\n\n"
-
 // run ends when the program, its token or the server goes away.
 func (t *turnStream) run() {
-	if !t.comment() {
-		return
-	}
 	defer t.sayStopping()
 	for {
 		ctx, cancel := context.WithTimeout(t.r.Context(), keepAlive)
@@ -92,10 +85,10 @@ func (t *turnStream) run() {
 	}
 }
 
-// next returns out one turn, or a comment when there is none until ctx ends; false = the stream is over.
+// next sends one turn, or nothing when there is none until ctx ends; false = the stream is over.
 func (t *turnStream) next(ctx context.Context) bool {
 	if !t.room(ctx) {
-		return t.alive() && t.comment()
+		return t.alive()
 	}
 
 	taken, err := t.service.await(ctx, t.r, t.agent, t.has)
@@ -103,15 +96,11 @@ func (t *turnStream) next(ctx context.Context) bool {
 	case err != nil: // the answer has begun: the program hears the reason when it connects again
 		return false
 	case taken == nil:
-		return t.alive() && t.comment()
+		return t.alive()
 	}
 
 	t.open[taken.run] = true
-	var event bytes.Buffer
-	event.WriteString("event: turn\nid: " + taken.run + "\ndata: ")
-	event.Write(taken.document)
-	event.WriteString("\n\n")
-	return t.service.hand(t.w, t.r, t.agent, taken, event.Bytes())
+	return t.service.hand(t.r, t.agent, taken, t.out.Write(httpserver.Event{Name: "turn", ID: taken.run, Data: taken.document}))
 }
 
 // room waits until fewer turns are open than the program wants; false = not before ctx ends.
@@ -156,12 +145,10 @@ func (t *turnStream) alive() bool {
 func (t *turnStream) sayStopping() {
 	select {
 	case <-httpserver.Stopping(t.r.Context()):
-		_ = send(t.w, []byte(stoppingEvent)) // the program may be gone
+		t.out.Write(httpserver.StoppingEvent()) // turns that the program holds stay its own
 	default:
 	}
 }
-
-func (t *turnStream) comment() bool { return send(t.w, []byte(": waiting\n\n")) == nil }
 
 // Bounds of the runs of which this node remembers the deltas; a forgotten one is read again.
 const (

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"inbox/internal/await"
+	"inbox/internal/eventreaders"
 )
 
 // piped is a response that is read while it grows.
@@ -103,18 +104,22 @@ func TestEventsHandOutNoMoreThanWanted(t *testing.T) {
 func TestEventsStayAlive(t *testing.T) {
 	bubble(t, Settings{}, func(t *testing.T, n *node) {
 		ctx, cancel := context.WithCancel(t.Context())
+		n.run(ctx, question())
 		begun, comments := time.Now(), 0
+		var stream strings.Builder
 		for line := range n.events(ctx, "") {
-			if line != ": waiting" {
+			stream.WriteString(line + "\n")
+			if !strings.HasPrefix(line, ":") {
 				continue
 			}
 			if comments++; comments == 5 {
 				cancel()
 			}
 		}
-		if took := time.Since(begun); took != 4*keepAlive {
+		if took := time.Since(begun); took != 5*keepAlive {
 			t.Errorf("five comments in %s", took)
 		}
+		eventreaders.Check(t, stream.String(), 1)
 		cancel()
 	})
 }

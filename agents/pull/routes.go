@@ -224,16 +224,15 @@ func (s *Service) handTake(w http.ResponseWriter, r *http.Request, agent *Agent)
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(taken.document)))
-	s.hand(w, r, agent, taken, taken.document)
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	s.hand(r, agent, taken, send(w, taken.document) == nil)
 	return nil
 }
 
-// hand writes a turn to its program and takes it back when the connection is broken; false = it is.
-func (s *Service) hand(w http.ResponseWriter, r *http.Request, agent *Agent, taken *turn, content []byte) bool {
-	header := w.Header()
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Content-Type-Options", "nosniff")
-	if err := send(w, content); err != nil {
+// hand counts a turn that was written to its program, and takes it back when the connection is broken. It returns written.
+func (s *Service) hand(r *http.Request, agent *Agent, taken *turn, written bool) bool {
+	if !written {
 		s.giveBack(context.WithoutCancel(r.Context()), agent, taken.run, time.Now().Add(keepFor))
 		return false
 	}

@@ -2,7 +2,6 @@ package pages
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strconv"
 	"sync"
@@ -22,6 +21,8 @@ const (
 	lookEvery = 500 * time.Millisecond
 	// aliveEvery is how often a page without news hears that it is still connected, and its session is looked at.
 	aliveEvery = 20 * time.Second
+	// retryAfter is how long a page waits before it connects again.
+	retryAfter = 5 * time.Second
 )
 
 // live looks for new messages while pages are open: one look for all of them, which is one row of an index.
@@ -109,23 +110,19 @@ func (p *Pages) stream(w http.ResponseWriter, r *http.Request, _ account.Session
 	}
 	defer leave()
 
-	header := w.Header()
-	header.Set("Content-Type", "text/event-stream")
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Accel-Buffering", "no")
+	ctx, stop := context.WithCancel(r.Context())
+	defer stop()
+	out := httpserver.OpenEvents(ctx, w, httpserver.EventOptions{KeepAlive: aliveEvery, WriteTimeout: aliveEvery, Retry: retryAfter}, stop)
+	defer out.Close()
 	alive := time.NewTicker(aliveEvery)
 	defer alive.Stop()
 
-	for line := "retry: 5000\n\n"; ; {
-		if err := send(w, line); err != nil {
-			return nil // the reader went away
-		}
-		line = ": still here\n\n"
+	for {
 		select {
-		case <-r.Context().Done():
+		case <-ctx.Done(): // the reader went away
 			return nil
-		case <-httpserver.Stopping(r.Context()): // the page connects again, here or at another node
-			_ = send(w, "event: stopping\nretry: 1000\ndata: {\"reason\":\"server_stopping\"}\n\n")
+		case <-httpserver.Stopping(ctx): // the page connects again, here or at another node
+			out.Write(httpserver.StoppingEvent())
 			return nil
 		case newest := <-news:
 			if p.ended(r) {
@@ -133,7 +130,7 @@ func (p *Pages) stream(w http.ResponseWriter, r *http.Request, _ account.Session
 			}
 			if number, err := strconv.ParseInt(newest, 10, 64); err == nil && number > seen {
 				seen = number
-				line = "event: arrived\ndata: " + newest + "\n\n"
+				out.Write(httpserver.Event{Name: "arrived", Data: []byte(newest)})
 			}
 		case <-alive.C:
 			if p.ended(r) {
@@ -147,15 +144,4 @@ func (p *Pages) stream(w http.ResponseWriter, r *http.Request, _ account.Session
 func (p *Pages) ended(r *http.Request) bool {
 	session, there, err := p.accounts.Session(r)
 	return err == nil && (!there || session.Role < exchange.RoleRead)
-}
-
-// send writes a piece of a stream at once, and gives up on a reader that does not take it.
-func send(w http.ResponseWriter, text string) error {
-	control := http.NewResponseController(w)
-	return errors.Join(control.SetWriteDeadline(time.Now().Add(aliveEvery)), write(w, text), control.Flush())
-}
-
-func write(w http.ResponseWriter, text string) error {
-	_, err := w.Write([]byte(text))
-	return err
 }

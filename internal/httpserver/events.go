@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -11,7 +12,8 @@ import (
 
 // EventOptions configure an EventWriter.
 type EventOptions struct {
-	KeepAlive    time.Duration // comment lines on a quiet stream, so that proxies do not close it
+	KeepAlive    time.Duration // between comment lines, so that proxies do not close a quiet stream
+	Retry        time.Duration // how long a reader waits before it connects again; 0 leaves it to the reader
 	WriteTimeout time.Duration // a reader that takes longer for one write is dropped
 	Dropped      func()        // hears once of a reader that was gone or too slow; may be nil
 }
@@ -21,7 +23,19 @@ type EventOptions struct {
 type Event struct {
 	Name, ID string
 	Data     []byte
+	Retry    time.Duration // the wait before the reader connects again from now on; 0 changes nothing
 }
+
+// StoppingEvent is the last event of a stream that ends because the server stops: the reader connects again, here or at
+// another node.
+func StoppingEvent() Event {
+	return Event{Name: "stopping", Retry: time.Second, Data: []byte(`{"reason":"server_stopping"}`)}
+}
+
+// EventComment is a comment line, which keeps a quiet stream alive. No empty line follows it: after an event with an id,
+// httpx-sse and the decoder of openai-python dispatch an event without data at each empty line, where the HTML standard
+// (section 9.2.6) dispatches none.
+const EventComment = ": still here\n"
 
 // EventWriter writes server-sent events (HTML standard, section 9.2). It never waits for a reader longer than its
 // WriteTimeout, so that a slow one costs the others nothing. It is safe for concurrent use.
@@ -40,16 +54,32 @@ type EventWriter struct {
 // OpenEvents sends the headers and keeps the connection alive until ctx ends or Close. stop is called when the reader is
 // gone: it ends whatever produces the events.
 func OpenEvents(ctx context.Context, w http.ResponseWriter, options EventOptions, stop func()) *EventWriter {
-	e := &EventWriter{w: w, control: http.NewResponseController(w), options: options, stop: stop, closed: make(chan struct{})}
-	header := w.Header()
+	e := &EventWriter{w: w, control: controller(w), options: options, stop: stop, closed: make(chan struct{})}
+	SetEventHeaders(w.Header())
+	w.WriteHeader(http.StatusOK)
+	var opening []byte
+	if options.Retry > 0 { // without an empty line, for the reason of EventComment
+		opening = Event{Retry: options.Retry}.appendRetry(nil)
+	}
+	e.send(opening)
+	e.beats.Go(func() { e.beat(ctx) })
+	return e
+}
+
+// SetEventHeaders sets the headers of a stream of events; OpenEvents does it, too.
+func SetEventHeaders(header http.Header) {
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Accel-Buffering", "no") // nginx would gather the events
 	header.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(http.StatusOK)
-	e.send(nil)
-	e.beats.Go(func() { e.beat(ctx) })
-	return e
+}
+
+// controller reaches the connection of w: the Flush of a wrapper that counts bytes or states hides the error.
+func controller(w http.ResponseWriter) *http.ResponseController {
+	if wrapped, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {
+		w = wrapped.Unwrap()
+	}
+	return http.NewResponseController(w)
 }
 
 func (e *EventWriter) beat(ctx context.Context) {
@@ -58,7 +88,7 @@ func (e *EventWriter) beat(ctx context.Context) {
 	for {
 		select {
 		case <-ticker.C:
-			e.send([]byte(": still here\n\n"))
+			e.send([]byte(EventComment))
 		case <-ctx.Done():
 			return
 		case <-e.closed:
@@ -84,12 +114,22 @@ func (e Event) append(out *bytes.Buffer) {
 		out.WriteString("event: " + e.Name + "\n")
 	}
 
+	out.Write(e.appendRetry(out.AvailableBuffer()))
 	for line := range bytes.SplitSeq(e.Data, []byte("\n")) {
 		out.WriteString("data: ")
 		out.Write(line)
 		out.WriteByte('\n')
 	}
 	out.WriteByte('\n')
+}
+
+func (e Event) appendRetry(line []byte) []byte {
+	if e.Retry <= 0 {
+		return line
+	}
+	line = append(line, "retry: "...)
+	line = strconv.AppendInt(line, e.Retry.Milliseconds(), 10)
+	return append(line, '\n')
 }
 
 func (e *EventWriter) send(content []byte) bool {

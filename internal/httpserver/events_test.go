@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"inbox/internal/eventreaders"
 	"inbox/internal/httpserver"
 )
 
@@ -112,7 +113,7 @@ func TestQuietStreamsAreKeptAlive(t *testing.T) {
 		go func() { _ = server.Serve(listener) }()
 		conn := listener.dial(t)
 		began := time.Now()
-		head := readUntil(conn, ": still here\n\n")
+		head := readUntil(conn, httpserver.EventComment)
 		if !strings.Contains(head, "Content-Type: text/event-stream") || !strings.Contains(head, "Cache-Control: no-store") {
 			t.Errorf("the stream begins with %q", head)
 		}
@@ -127,14 +128,37 @@ func TestQuietStreamsAreKeptAlive(t *testing.T) {
 	})
 }
 
+// TestSilenceIsNoEvent: with 40 seconds of silence in it, a stream has the same events for every decoder, also where the
+// first line is a wait and the events have ids.
+func TestSilenceIsNoEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		recorded := newRecorded()
+		options := httpserver.EventOptions{KeepAlive: 15 * time.Second, WriteTimeout: time.Second, Retry: 5 * time.Second}
+		out := httpserver.OpenEvents(t.Context(), recorded, options, func() {})
+		<-time.After(40 * time.Second)
+		out.Write(httpserver.Event{Name: "delta", ID: "1", Data: []byte(`{"text":"one"}`)})
+		<-time.After(40 * time.Second)
+		out.Write(httpserver.Event{ID: "2", Data: []byte(`{"text":"two"}`)}, httpserver.StoppingEvent())
+		<-time.After(40 * time.Second)
+		out.Close()
+
+		stream := recorded.body.String()
+		eventreaders.Check(t, stream, 3)
+		if beats := strings.Count(stream, httpserver.EventComment); beats != 8 || !strings.HasPrefix(stream, "retry: 5000\n:") {
+			t.Errorf("%d comments in\n%s", beats, stream)
+		}
+	})
+}
+
 func TestEventsHaveOneForm(t *testing.T) {
 	for want, event := range map[string]httpserver.Event{
-		"data: x\n\n":                     {Data: []byte("x")},
-		"id: 1\nevent: a\ndata: {}\n\n":   {Name: "a", ID: "1", Data: []byte("{}")},
-		"event: a\ndata: x\n\n":           {Name: "a", ID: "1\ndata: forged", Data: []byte("x")},
-		"data: first\ndata: b\n\n":        {Data: []byte("first\nb")},
-		"event: empty\ndata: \n\n":        {Name: "empty"},
-		"id: \"\u00e9\ndata: \u2028x\n\n": {ID: "\"\u00e9", Data: []byte("\u2028x")},
+		"data: x\n\n":                      {Data: []byte("x")},
+		"id: 1\nevent: a\ndata: {}\n\n":    {Name: "a", ID: "1", Data: []byte("{}")},
+		"event: a\ndata: x\n\n":            {Name: "a", ID: "1\ndata: forged", Data: []byte("x")},
+		"data: first\ndata: b\n\n":         {Data: []byte("first\nb")},
+		"event: a\nretry: 90\ndata: x\n\n": {Name: "a", Data: []byte("x"), Retry: 90 * time.Millisecond},
+		"event: empty\ndata: \n\n":         {Name: "empty"},
+		"id: \"\u00e9\ndata: \u2028x\n\n":  {ID: "\"\u00e9", Data: []byte("\u2028x")},
 	} {
 		recorded := newRecorded()
 		out := httpserver.OpenEvents(t.Context(), recorded, httpserver.EventOptions{KeepAlive: time.Hour, WriteTimeout: time.Hour}, func() {})
