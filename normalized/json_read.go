@@ -25,6 +25,7 @@ type reader struct {
 	key      []byte // of the current field, unescaped
 	nullable bool   // the next value may be null: it is a field, and null counts as absent
 	answer   bool   // the document is an answer
+	complete bool   // a text without a media type is text/plain
 	strict   bool   // skip refuses duplicate keys and bytes that are not UTF-8
 	depth    int    // allowed nesting
 	err      error

@@ -1,6 +1,7 @@
 package normalized
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 
@@ -34,6 +35,9 @@ func DecodeDelta(data []byte, limits Limits) (Delta, error) {
 
 func decodeStrict(data []byte, limits Limits, answer bool, read func(*reader)) error {
 	limits = limits.orDefault()
+	if answer { // RFC 8259, section 8.1, permits to ignore a byte order mark
+		data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	}
 	if largest := limits.documentWithBytes(); len(data) > largest {
 		return fault.Newf(fault.TooLarge, "the document is over %d bytes", largest)
 	}
@@ -42,6 +46,7 @@ func decodeStrict(data []byte, limits Limits, answer bool, read func(*reader)) e
 	}
 
 	r := newReader(mended(data))
+	r.complete = answer
 	if r.peek() != '{' {
 		return fault.New(fault.Malformed, "the document must be an object")
 	}

@@ -166,6 +166,10 @@ func readPart(r *reader, p *Part) {
 			p.unknown.keep(r)
 		}
 	}
+
+	if r.complete && p.Kind == PartText && p.MIME == "" {
+		p.MIME = MIMEPlain
+	}
 }
 
 // peekKind looks for the field kind of the object that begins here and comes back to its begin.

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -233,6 +234,10 @@ func (a *anthropicAnswer) stream(events *eventReader, emit emitter) error {
 			return err
 		}
 
+		if len(bytes.TrimSpace(event.data)) == 0 { // keeps the stream alive
+			continue
+		}
+
 		var read anthropicEvent
 		if err := json.Unmarshal(event.data, &read); err != nil {
 			return event.fault(fmt.Errorf("read model answer: %w", err))
@@ -405,7 +410,7 @@ func (a *anthropicAnswer) end() error {
 func (a *anthropicAnswer) document(data []byte, emit emitter) error {
 	a.emit = emit
 	var document anthropicDocument
-	if err := json.Unmarshal(data, &document); err != nil {
+	if err := json.Unmarshal(bytes.TrimPrefix(data, []byte("\ufeff")), &document); err != nil {
 		return fmt.Errorf("read model answer: %w", err)
 	}
 	if document.Type == "error" {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -59,6 +60,11 @@ var recordings = map[string]struct {
 	"openai lone return":     {APIOpenAI, strings.ReplaceAll(openAIHello, "\n", "\r"), wantHello},
 	"openai without [DONE]":  {APIOpenAI, strings.Replace(openAICalls, "data: [DONE]\n\n", "", 1), wantCallsEmpty},
 	"openai with comments":   {APIOpenAI, ": wait\n\n" + strings.ReplaceAll(openAIHello, "\n\n", "\n\n: still here\n\n"), wantHello},
+	"openai empty data":      {APIOpenAI, "data:\n\ndata: \n\n" + strings.ReplaceAll(openAIHello, "\n\n", "\n\ndata:\n\n"), wantHello},
+	"openai no reason":       {APIOpenAI, strings.Replace(openAIHello, `"finish_reason":"stop"`, `"finish_reason":null`, 1), wantHello},
+	"openai calls no reason": {APIOpenAI, strings.Replace(openAICalls, `"finish_reason":"tool_calls"`, `"finish_reason":""`, 1), wantCallsEmpty},
+	"openai whole no reason": {APIOpenAI, strings.Replace(openAIWhole, `"finish_reason":"stop"`, `"finish_reason":null`, 1), wantHello},
+	"anthropic empty data":   {APIAnthropic, strings.ReplaceAll(anthropicHello, "\n\n", "\n\ndata:\n\n"), wantHello},
 	"openai byte order mark": {APIOpenAI, "\ufeff" + openAIHello, wantHello},
 	"anthropic compact":      {APIAnthropic, strings.ReplaceAll(anthropicHello, ": ", ":"), wantHello},
 }
@@ -186,6 +192,45 @@ func TestRefusedContentAndUnknownWords(t *testing.T) {
 	got, err = read(APIOpenAI, strings.NewReader(`{"choices":[{"message":{"content":[{"type":"thinking","thinking":[]},{"type":"text","text":"hi"}]},"finish_reason":"length"}]}`), true)
 	if err != nil || got.Text != "hi" || got.Stop != StopLength {
 		t.Errorf("parts: %+v %v", got, err)
+	}
+}
+
+// TestFormsUnderOtherTypes: an answer is told by its bytes where its type says nothing.
+func TestFormsUnderOtherTypes(t *testing.T) {
+	for name, c := range map[string]struct {
+		contentType, body string
+		want              said
+	}{
+		"stream as text":      {"text/plain", openAIHello, wantHello},
+		"stream as bytes":     {"application/octet-stream", "\n: wait\n\n" + openAIHello, wantHello},
+		"document as text":    {"text/plain; charset=utf-8", openAIWhole, wantHello},
+		"document with mark":  {"application/json", "\ufeff" + openAIWhole, wantHello},
+		"document of another": {"application/vnd.api+json", " \n" + openAIWhole, wantHello},
+		"page":                {"text/html", "<!doctype html><p>data: {}", said{}},
+		"words":               {"text/plain", "upstream busy", said{}},
+		"nothing":             {"text/plain", "", said{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			response := &http.Response{Header: http.Header{"Content-Type": {c.contentType}}}
+			collected := &reply{}
+			err := (&endpoint{}).read(response, strings.NewReader(c.body), codecOf(APIOpenAI), collected.add)
+			if diff := cmp.Diff(c.want, collected.said()); diff != "" || (err == nil) != (c.want.Text != "") {
+				t.Errorf("%v %s", err, diff)
+			}
+		})
+	}
+}
+
+// TestEndsWithoutAnything: an end without a reason counts only where something was said before it.
+func TestEndsWithoutAnything(t *testing.T) {
+	for name, body := range map[string]string{
+		"nothing": "data: [DONE]\n\n",
+		"role":    "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\ndata: [DONE]\n\n",
+		"cut":     "data: {\"choices\":[{\"delta\":{\"content\":\"so far\"}}]}\n\n",
+	} {
+		if got, err := read(APIOpenAI, strings.NewReader(body), false); !errors.Is(err, errStreamCut) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -124,10 +125,17 @@ func (e *endpoint) request(ctx context.Context, body any) (*http.Request, error)
 
 // read takes the answer in the form in which it came: some servers stream whatever was asked, some never do.
 func (e *endpoint) read(response *http.Response, body io.Reader, answer codec, emit emitter) error {
-	switch mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); mediaType {
-	case "text/event-stream":
+	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	form := mediaType
+	if mediaType != mimeEvents && mediaType != mimeJSON { // proxies and small servers name another type, or none
+		start := bufio.NewReader(body)
+		form, body = formOf(start), start
+	}
+
+	switch form {
+	case mimeEvents:
 		return answer.stream(newEventReader(body), emit)
-	case "application/json":
+	case mimeJSON:
 		data, err := io.ReadAll(body)
 		if err != nil { // the start of a document is none, but its tokens are spent
 			return errors.Join(err, emit(Delta{Kind: DeltaUsage, Usage: Usage{Output: int64(len(data) / tokenBytes)}}))
@@ -136,6 +144,32 @@ func (e *endpoint) read(response *http.Response, body io.Reader, answer codec, e
 	default:
 		return fmt.Errorf("the model provider answered with Content-Type %q; check base_url", excerpt(mediaType, e.key))
 	}
+}
+
+const (
+	mimeEvents = "text/event-stream"
+	mimeJSON   = "application/json"
+)
+
+// formOf tells an answer by its first bytes: an object is JSON, the field of an event or a comment a stream. Empty for others, such as
+// a page of HTML.
+func formOf(start *bufio.Reader) string {
+	for at := 1; at <= 64; at++ {
+		seen, _ := start.Peek(at)
+		if len(seen) < at {
+			return ""
+		}
+		seen = bytes.TrimLeft(bytes.TrimPrefix(seen, []byte("\ufeff")), " \t\r\n")
+		if bytes.HasPrefix(seen, []byte("{")) {
+			return mimeJSON
+		}
+		for _, field := range []string{":", "data:", "event:", "id:", "retry:"} {
+			if bytes.HasPrefix(seen, []byte(field)) {
+				return mimeEvents
+			}
+		}
+	}
+	return ""
 }
 
 // refused reads an answer with another status than 200.

@@ -1,6 +1,8 @@
 package llm
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -213,6 +215,7 @@ type openAIAnswer struct {
 	halves  halves // of the text
 	stop    string
 	stopped bool
+	spoke   bool // a text or a call has begun
 }
 
 type openAIChunk struct {
@@ -279,13 +282,25 @@ func (a *openAIAnswer) stream(events *eventReader, emit emitter) error {
 		if err != nil {
 			return a.end(err)
 		}
-		if string(event.data) == "[DONE]" {
-			return a.end(io.EOF)
+		data := bytes.TrimSpace(event.data)
+		if len(data) == 0 { // keeps the stream alive, as some servers do it
+			continue
+		}
+		if string(data) == "[DONE]" {
+			return a.whole()
 		}
 		if err := a.chunk(event.data); err != nil {
 			return event.fault(err)
 		}
 	}
+}
+
+// whole ends an answer of which the server says that it is all: some name no reason for the end then.
+func (a *openAIAnswer) whole() error {
+	if !a.stopped && a.spoke {
+		a.stopped, a.stop = true, cmp.Or(a.stop, StopEnd)
+	}
+	return a.end(io.EOF)
 }
 
 // end accepts the end of the stream once the model has said why it stopped: some servers leave [DONE] out.
@@ -325,10 +340,10 @@ func (a *openAIAnswer) rest() error {
 
 func (a *openAIAnswer) document(data []byte, emit emitter) error {
 	a.emit = emit
-	if err := a.chunk(data); err != nil {
+	if err := a.chunk(bytes.TrimPrefix(data, []byte("\ufeff"))); err != nil {
 		return err
 	}
-	return a.end(io.EOF)
+	return a.whole()
 }
 
 func (a *openAIAnswer) chunk(data []byte) error {
@@ -405,12 +420,14 @@ func (a *openAIAnswer) spoken(spoken *openAISpoken, whole bool) error {
 	}
 
 	if text += a.halves.join(spoken.Refusal); text != "" {
+		a.spoke = true
 		if err := a.emit(Delta{Kind: DeltaText, Text: text}); err != nil {
 			return err
 		}
 	}
 
 	for i := range spoken.ToolCalls {
+		a.spoke = true
 		if err := a.call(&spoken.ToolCalls[i], whole); err != nil {
 			return err
 		}

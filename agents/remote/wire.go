@@ -25,6 +25,7 @@ import (
 
 const (
 	mimeJSON   = "application/json"
+	mimeA2A    = "application/a2a+json"
 	mimeEvents = "text/event-stream"
 
 	maxErrorBytes = 32 << 10 // of an answer that is no success
@@ -141,6 +142,9 @@ func (w *wire) mend(request *http.Request, response *http.Response, seen *sighti
 	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if response.StatusCode != http.StatusOK {
 		w.mendError(response, seen)
+	}
+	if response.StatusCode == http.StatusOK {
+		w.knownAnswer(response, mediaType)
 	}
 	if response.StatusCode != http.StatusOK || request.Header.Get("Accept") != mimeEvents || mediaType == mimeEvents {
 		return nil

@@ -1,9 +1,13 @@
 package webhook
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"unicode/utf8"
 
 	"inbox/agents/upstream"
 	"inbox/internal/safehttp"
@@ -22,18 +26,62 @@ func (a *Agent) readDocument(body io.Reader, question normalized.Message, emit e
 		return fmt.Errorf("%w: %w", errReading, err)
 	}
 
+	return a.document(content, left, question, emit)
+}
+
+func (a *Agent) document(content []byte, left normalized.Left, question normalized.Message, emit emit) error {
 	response, err := normalized.DecodeResponse(content, a.options.Limits)
 	if err != nil {
 		return upstream.NotUsable(err)
 	}
+	return a.pass(response, left, question, emit)
+}
 
-	response, err = response.Completed(question, a.options.Limits, left)
+func (a *Agent) pass(response normalized.Response, left normalized.Left, question normalized.Message, emit emit) error {
+	response, err := response.Completed(question, a.options.Limits, left)
 	if err != nil {
 		return upstream.NotUsable(err)
 	}
 
 	emit(whole(response))
 	return nil
+}
+
+// readText takes an answer that is text. Several libraries name text/plain where a program writes JSON and names no type, so an object
+// with a member of a response is a document.
+func (a *Agent) readText(body io.Reader, mediaType string, question normalized.Message, emit emit) error {
+	var left normalized.Left
+	content, err := io.ReadAll(body)
+	if errors.Is(err, safehttp.ErrTooLarge) {
+		left.Rest, err = true, nil
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errReading, err)
+	}
+
+	if isResponse(content) {
+		return a.document(content, left, question, emit)
+	}
+	if content = bytes.TrimPrefix(content, []byte("\ufeff")); !utf8.Valid(content) && !left.Rest {
+		return upstream.NotUsable(errors.New("the webhook answered with text that is not UTF-8"))
+	}
+
+	part := normalized.Part{Kind: normalized.PartText, MIME: mediaType, Content: strings.ToValidUTF8(string(content), "")}
+	return a.pass(normalized.Response{Parts: []normalized.Part{part}}, left, question, emit)
+}
+
+// isResponse reports whether content is a JSON object that is empty or has a member of a response.
+func isResponse(content []byte) bool {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(bytes.TrimPrefix(content, []byte("\ufeff")), &members) != nil || members == nil {
+		return false
+	}
+	for _, name := range []string{"parts", "silent", "status", "error", "dispatch"} {
+		if members[name] != nil {
+			return true
+		}
+	}
+	return len(members) == 0
 }
 
 func whole(response normalized.Response) normalized.Delta {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strings"
 	"time"
 
 	"inbox/agents"
@@ -56,14 +57,16 @@ func (a *Agent) read(response *http.Response, body io.Reader, question normalize
 	if response.StatusCode != http.StatusOK {
 		return a.refusal(response, body)
 	}
-	switch mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); mediaType {
-	case "application/json":
-		return a.readDocument(body, question, emit)
-	case "text/event-stream":
+	switch mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); {
+	case mediaType == "text/event-stream":
 		return a.readStream(body, reliableEnd(response), question, emit)
+	case mediaType == "application/json", mediaType == "text/json", strings.HasSuffix(mediaType, "+json"):
+		return a.readDocument(body, question, emit)
+	case mediaType == "text/plain", mediaType == "text/markdown":
+		return a.readText(body, mediaType, question, emit)
 	default:
 		return upstream.NotUsable(errors.New("the webhook answered with Content-Type \"" + excerpt(mediaType) +
-			"\"; want application/json or text/event-stream"))
+			"\"; want application/json, text/event-stream, text/plain or text/markdown"))
 	}
 }
 

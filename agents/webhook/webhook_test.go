@@ -174,6 +174,18 @@ func TestAnswers(t *testing.T) {
 	}{
 		"document":         {"application/json", `{` + ids + `"parts":[{"kind":"text","mime":"text/plain","content":"Hello, world"}]}`, 200, normalized.Response{Parts: hello}, 1},
 		"without ids":      {"application/json; charset=utf-8", `{"parts":[{"kind":"text","mime":"text/plain","content":"Hello, world"}]}`, 200, normalized.Response{Parts: hello}, 1},
+		"plain text":       {"text/plain", "Hello, world", 200, normalized.Response{Parts: hello}, 1},
+		"text with mark":   {"text/plain; charset=utf-8", "\ufeffHello, world", 200, normalized.Response{Parts: hello}, 1},
+		"markdown":         {"text/markdown", "*Hello*", 200, normalized.Response{Parts: []normalized.Part{{Kind: normalized.PartText, MIME: "text/markdown", Content: "*Hello*"}}}, 1},
+		"JSON as text":     {"text/plain; charset=utf-8", `{"parts":[{"kind":"text","mime":"text/plain","content":"Hello, world"}]}`, 200, normalized.Response{Parts: hello}, 1},
+		"text like JSON":   {"text/plain", `{"hello":1}`, 200, normalized.Response{Parts: []normalized.Part{normalized.Text(`{"hello":1}`)}}, 1},
+		"other JSON type":  {"application/vnd.api+json", `{"parts":[{"kind":"text","mime":"text/plain","content":"Hello, world"}]}`, 200, normalized.Response{Parts: hello}, 1},
+		"text JSON":        {"text/json", `{"parts":[{"kind":"text","mime":"text/plain","content":"Hello, world"}]}`, 200, normalized.Response{Parts: hello}, 1},
+		"byte order mark":  {"application/json", "\ufeff" + `{"parts":[{"kind":"text","mime":"text/plain","content":"Hello, world"}]}`, 200, normalized.Response{Parts: hello}, 1},
+		"no mime":          {"application/json", `{"parts":[{"kind":"text","content":"Hello, world"}]}`, 200, normalized.Response{Parts: hello}, 1},
+		"null mime":        {"application/json", `{"parts":[{"content":"Hello, world","mime":null,"kind":"text"}]}`, 200, normalized.Response{Parts: hello}, 1},
+		"no mime in part":  {"text/event-stream", delta(`{"kind":"part_begin","part":{"kind":"text","content":"Hello, world"}}`), 200, normalized.Response{Parts: hello}, 2},
+		"no mime at last":  {"text/event-stream", "event: response\ndata: {\"parts\":[{\"kind\":\"text\",\"content\":\"Hello, world\"}]}\n\n", 200, normalized.Response{Parts: hello}, 1},
 		"silent document":  {"application/json", `{"silent":true}`, 200, normalized.Response{Silent: true}, 1},
 		"no content":       {"", "", 204, normalized.Response{Silent: true}, 1},
 		"failed":           {"application/json", `{"status":"failed","error":{"code":"x","message":"Hello, world"}}`, 200, normalized.Response{Status: "failed", Error: &normalized.ResponseError{Code: "x", Message: "Hello, world"}, Parts: hello}, 1},
@@ -221,8 +233,12 @@ func answering(status int, contentType, body string) http.HandlerFunc {
 
 func TestUnusableAnswers(t *testing.T) {
 	tests := map[string]struct{ contentType, body, why string }{
-		"no type":           {"", `{}`, "Content-Type"},
+		"no type":           {"", `{}`, "parts"},
+		"bytes":             {"application/octet-stream", `{}`, "Content-Type"},
 		"html":              {"text/html", `<p>`, "Content-Type"},
+		"other charset":     {"text/plain; charset=iso-8859-1", "caf\xe9", "UTF-8"},
+		"bad JSON as text":  {"text/plain", `{"parts":[{"kind":"hologram"}]}`, "parts[0]"},
+		"empty text":        {"text/plain", ``, "parts"},
 		"no JSON":           {"application/json", `hello`, "document"},
 		"two documents":     {"application/json", `{"silent":true}{"silent":true}`, "after its end"},
 		"no parts":          {"application/json", `{}`, "parts"},
