@@ -276,6 +276,9 @@ func (c *call) bindingProblem(held []byte, status int) *problem {
 	if err := json.Unmarshal(held, &body); err != nil || body.Error.Code == 0 {
 		return restRefusal(status)
 	}
+	if p := c.partAtFault(); p != nil && c.old { // it names the part
+		return p
+	}
 	if match := goField.FindStringSubmatch(body.Error.Message); match != nil {
 		return inField(match[1], "has the wrong type")
 	}
@@ -299,7 +302,7 @@ func (c *call) bindingProblem(held []byte, status int) *problem {
 // goField finds the member in a decoding error of encoding/json, whose text names Go types and must not leave.
 var goField = regexp.MustCompile(`Go struct field [A-Za-z]+\.([A-Za-z0-9_.]+) of type`)
 
-// partAtFault finds the part for which a binding refused a message of 1.0: the binding names none.
+// partAtFault finds the part for which a binding refused a message: the binding names none.
 func (c *call) partAtFault() *problem {
 	type request struct {
 		Message struct {
@@ -312,17 +315,42 @@ func (c *call) partAtFault() *problem {
 		Params request `json:"params"`
 	}
 
-	if c.old {
+	if c.old && c.rest {
 		return nil
 	}
 
 	_ = json.Unmarshal(lowerCamel(c.original), &body) // what cannot be read has no parts to look at
 	for i, part := range append(body.Params.Message.Parts, body.Message.Parts...) {
-		if json.Unmarshal(part, new(a2a.Part)) != nil {
-			return inField("message.parts["+strconv.Itoa(i)+"]", "must be an object with exactly one of text, raw (in base64), url and data")
+		field := "message.parts[" + strconv.Itoa(i) + "]"
+		switch {
+		case c.old:
+			if p := partAtFault03(field, part); p != nil {
+				return p
+			}
+		case json.Unmarshal(part, new(a2a.Part)) != nil:
+			return inField(field, "must be an object with exactly one of text, raw (in base64), url and data")
 		}
 	}
 
+	return nil
+}
+
+// partAtFault03 does that for a part of 0.3. In 0.2 parts have the member type in the place of kind.
+func partAtFault03(field string, part []byte) *problem {
+	var members struct {
+		Kind *string         `json:"kind"`
+		Type json.RawMessage `json:"type"`
+	}
+	switch err := json.Unmarshal(part, &members); {
+	case err != nil:
+		return inField(field, "must be an object with kind text, file or data")
+	case members.Kind == nil && members.Type != nil:
+		return inField(field+".kind", "is missing; type is its name in version 0.2 of the protocol, which is not spoken here: write kind")
+	case members.Kind == nil:
+		return inField(field+".kind", "is missing; it must be text, file or data")
+	case *members.Kind != "text" && *members.Kind != "file" && *members.Kind != "data":
+		return inField(field+".kind", "must be text, file or data")
+	}
 	return nil
 }
 

@@ -43,7 +43,7 @@ func (a *Adapter) serveRPC(w http.ResponseWriter, r *http.Request, c *call) {
 		c.problem.Store(p)
 	case version == version03:
 		c.old = true
-		if body, p = filesOf03(body); p != nil {
+		if body, p = rpcOf03(body); p != nil {
 			c.problem.Store(p)
 			return
 		}

@@ -120,13 +120,13 @@ func TestFilesOf03ByJSONRPC(t *testing.T) {
 		`{"file":{"bytes":"\/+8="}}`:    `{"file":{"bytes":"/+8="}}`,
 		`{"data":{"bytes":"***"}}`:      `{"data":{"bytes":"***"}}`,
 	} {
-		got, p := filesOf03([]byte(body))
+		got, p := rpcOf03([]byte(body))
 		if diff := cmp.Diff(want, string(got)); diff != "" || p != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", body, p, diff)
 		}
 	}
 	for _, body := range []string{`{"file":{"bytes":"***"}}`, `{"file":{"bytes":"aGVsbG8=x"}}`, `{"file":{"bytes":"a"}}`} {
-		if _, p := filesOf03([]byte(body)); p == nil {
+		if _, p := rpcOf03([]byte(body)); p == nil {
 			t.Errorf("%s was taken", body)
 		}
 	}

@@ -156,14 +156,15 @@ func standardBase64(text []byte) []byte {
 	return text
 }
 
-// filesOf03 does that for a JSON-RPC request of 0.3, whose binding would take what is no base64 for the file itself.
-func filesOf03(body []byte) ([]byte, *problem) {
-	if !bytes.Contains(body, []byte(`"bytes"`)) {
+// rpcOf03 does that for a JSON-RPC request of 0.3, whose binding would take what is no base64 for the file itself. Its JSON has
+// lowerCamelCase names only; clients made from the .proto file write the others, which the binding would skip without a word.
+func rpcOf03(body []byte) ([]byte, *problem) {
+	if !bytes.Contains(body, []byte(`"bytes"`)) && bytes.IndexByte(body, '_') < 0 {
 		return body, nil
 	}
 
 	var p *problem
-	changed := rewrite(body, nil, func(name, text []byte) []byte {
+	changed := rewrite(body, renamed, func(name, text []byte) []byte {
 		if string(name) != "bytes" {
 			return text
 		}

@@ -439,3 +439,51 @@ func TestInvalidUTF8IsRefused(t *testing.T) {
 		t.Errorf("%d messages were taken", b.engine.receives)
 	}
 }
+
+// TestNamesOfTheProtoFileIn03: a JSON-RPC client of 0.3 that was made from its .proto file writes snake_case. Its members count, and those of
+// data and metadata stay the client's own.
+func TestNamesOfTheProtoFileIn03(t *testing.T) {
+	b, table, hook := pushing(t)
+	var got normalized.Message
+	b.engine.agent = func(ctx context.Context, r *run) normalized.Response {
+		got = r.turn.Message
+		return echo(ctx, r)
+	}
+	sent := b.rpc(b.ada, "message/send", `{"message":{"kind":"message","message_id":"m1","role":"user","metadata":{"my_key":1},"parts":[`+
+		`{"kind":"text","text":"hello"},{"kind":"file","file":{"bytes":"aGVsbG8=","mime_type":"text/csv","name":"a_b.csv"}},`+
+		`{"kind":"data","data":{"a_b":1}}]},`+
+		`"configuration":{"history_length":0,"push_notification_config":{"url":"`+hook.URL+`"}}}`)
+	if state := sent.text(t, "result.status.state"); state != "completed" {
+		t.Fatalf("%s", sent.body)
+	}
+	if len(table.rows) != 1 {
+		t.Errorf("%d webhooks are registered, want 1", len(table.rows))
+	}
+	if len(got.Parts) != 3 || got.Parts[1].MIME != "text/csv" || got.Parts[1].Name != "a_b.csv" {
+		t.Errorf("parts %+v", got.Parts)
+	}
+	if document, _ := json.Marshal(got); !strings.Contains(string(document), `a_b`) || got.ID != "m1" {
+		t.Errorf("the message is %s", document)
+	}
+}
+
+// TestPartsAtFaultIn03 names the part and the member for which a message of 0.3 is refused.
+func TestPartsAtFaultIn03(t *testing.T) {
+	b := setup(t)
+	for part, want := range map[string]string{
+		`{"type":"text","text":"hello"}`: "message.parts[1].kind: is missing; type is its name in version 0.2",
+		`{"text":"hello"}`:               "message.parts[1].kind: is missing",
+		`{"kind":"hologram"}`:            "message.parts[1].kind: must be text, file or data",
+		`"hello"`:                        "message.parts[1]: must be an object",
+		`{"kind":7}`:                     "message.parts[1]: must be an object",
+		`{"type":"file","file":{"bytes":"aGVsbG8="}}`:     "message.parts[1].kind: is missing; type is its name in version 0.2",
+		`{"type":"data","kind":null,"data":{"kind":"x"}}`: "message.parts[1].kind: is missing; type is its name in version 0.2",
+	} {
+		for _, method := range []string{"message/send", "message/stream"} {
+			r := b.rpc(b.ada, method, `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"},`+part+`]}}`)
+			if failure := r.decode(t).Error; failure == nil || failure.Code != -32602 || !strings.Contains(failure.Message, want) {
+				t.Errorf("%s with %s: %s, want %q", method, part, r.body, want)
+			}
+		}
+	}
+}
