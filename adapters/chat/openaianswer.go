@@ -274,6 +274,9 @@ func (f *completionFrames) called(found run, steps []exchange.Event) []event {
 	return append([]event{f.chunk(found, CompletionDelta{ToolCalls: calls}, "")}, f.finish(found, steps, finishCalls)...)
 }
 
+// appends says that clients of this form join all pieces of text, and cannot be told to begin again.
+func (*completionFrames) appends() {}
+
 // end returns the frames that complete the stream: the text not sent yet, or the tool calls, and the finish reason.
 func (f *completionFrames) end(found run, steps []exchange.Event) []event {
 	if len(f.calls(found)) > 0 {
@@ -292,7 +295,14 @@ func (f *completionFrames) end(found run, steps []exchange.Event) []event {
 		}
 	}
 
-	rest := found.lacks(f.api.renderer.linkedReply(found.turn))
+	rest, one := found.lacks(f.api.renderer.linkedReply(found.turn))
+	if !one {
+		anew := OpenAIErrorDetail{
+			Message: "The agent's answer broke off, and its second attempt says other words: the text so far is not the answer. Send the request again.",
+			Type:    "server_error", Code: "answer_restarted",
+		}
+		return []event{{data: anew.documented()}}
+	}
 	if rest != "" {
 		list = append(list, f.chunk(found, CompletionDelta{Content: &rest}, ""))
 	}

@@ -93,6 +93,11 @@ type ChatResume struct {
 
 const streamCut = "stream_cut"
 
+// ChatReset is an event that makes the text of all delta events before it void: the agent's run is repeated, and says other words.
+type ChatReset struct {
+	Reason string `json:"reason"` // answer_restarted
+}
+
 // ChatText is an event with more of the answer's text.
 type ChatText struct {
 	Text string `json:"text"`
@@ -186,7 +191,8 @@ func wantsStream(r *http.Request) bool {
 	return r.Method != http.MethodHead && strings.Contains(strings.ToLower(r.Header.Get("Accept")), "text/event-stream")
 }
 
-// restFrames are the events of plain REST chat: start, delta and tool while the answer grows, then reply.
+// restFrames are the events of plain REST chat: start, delta and tool while the answer grows, reset where its text begins again, then
+// reply.
 type restFrames struct{ renderer *renderer }
 
 func (restFrames) begin(found run) []event {
@@ -197,6 +203,8 @@ func (restFrames) delta(_ run, delta contract.Delta) []event {
 	switch delta.Kind {
 	case contract.DeltaContent:
 		return []event{{"delta", ChatText{delta.Text}}}
+	case contract.DeltaReset:
+		return []event{{"reset", ChatReset{Reason: "answer_restarted"}}}
 	case contract.DeltaCall, contract.DeltaResult:
 		if shown, is := chatToolOfDelta(delta); is {
 			return []event{{"tool", shown}}

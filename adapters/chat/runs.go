@@ -30,7 +30,7 @@ type run struct {
 	patient bool       // the reader stays while the run waits for what is not the reader's to do
 	calls   []ToolCall // that the client has to execute now
 
-	lacks func(reply string) string // what the reader of a stream has not got of the whole answer
+	lacks func(reply string) (rest string, one bool) // what the reader of a stream has not got of the whole answer
 }
 
 // resume finds the turn of an event. That of another caller looks like one that does not exist.

@@ -83,7 +83,7 @@ func chatToolOfDelta(delta contract.Delta) (ChatTool, bool) {
 			shown.Status, shown.Result = toolSucceeded, json.RawMessage(delta.Text)
 		}
 		return shown, true
-	case contract.DeltaContent, contract.DeltaArgument:
+	case contract.DeltaContent, contract.DeltaArgument, contract.DeltaReset:
 	}
 	return shown, false
 }

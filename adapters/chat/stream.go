@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,6 +45,11 @@ type breaking interface {
 	broken(found run, last string) []event
 }
 
+// appending are frames whose reader can only append: it knows no DeltaReset.
+type appending interface {
+	appends()
+}
+
 // event is one server-sent event.
 type event struct {
 	name string // empty = message
@@ -60,6 +66,8 @@ func (rs *runs) stream(w http.ResponseWriter, r *http.Request, found run, form f
 	out := openEvents(ctx, w, rs.options, stop)
 	defer out.out.Close()
 	f := follower{runs: rs, out: out, form: form, found: found, last: eventID(found.turn.ID, max(found.after, found.from))}
+	_, appends := form.(appending)
+	f.progress.resets = !appends
 	out.write("", form.begin(found)...)
 	err := f.follow(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -107,8 +115,10 @@ func (f *follower) event(ctx context.Context, one exchange.Event) (over bool, er
 			return false, err
 		}
 		return !f.deltas(one, deltas), nil
-	case one.Kind == exchange.EventRestarted, state == exchange.StateRunning && isState:
+	case one.Kind == exchange.EventRestarted:
 		f.progress.restart()
+	case state == exchange.StateRunning && isState:
+		f.progress.begin()
 	case one.Kind == exchange.EventModelCalled:
 		f.steps = append(f.steps, one)
 	case isState && exchange.Settled(state):
@@ -210,13 +220,21 @@ type progress struct {
 	said   bool            // the current run has said something
 	apart  bool            // a new part begins: a blank line stands before its text
 	differ bool            // the current run says something else than the reader has
+	void   bool            // what was sent may be of a run that ended without an answer
+	resets bool            // the reader knows DeltaReset
 	parts  []int           // where each part of the text begins in what is sent
 	calls  map[string]int  // places of the calls of tools
 	ended  map[string]bool // calls whose outcome the reader has
 }
 
-// restart is called at the start of each run.
-func (p *progress) restart() { p.at, p.said, p.apart, p.differ = 0, false, false, false }
+// begin is called at the start of each run.
+func (p *progress) begin() { p.at, p.said, p.apart, p.differ = 0, false, false, false }
+
+// restart is called when a run ended without an answer and is repeated: its text is void.
+func (p *progress) restart() {
+	p.void = p.void || p.sent.Len() > 0
+	p.begin()
+}
 
 // add returns the steps that the reader lacks.
 func (p *progress) add(one exchange.Event) ([]contract.Delta, error) {
@@ -264,7 +282,20 @@ func (p *progress) text(text string) []contract.Delta {
 	if rest := p.rest(text); rest != "" {
 		return []contract.Delta{{Kind: contract.DeltaContent, Text: rest}}
 	}
+	if p.differ && p.void && p.resets {
+		return []contract.Delta{{Kind: contract.DeltaReset}, {Kind: contract.DeltaContent, Text: p.anew(text)}}
+	}
 	return nil
+}
+
+// anew returns the text of the current run so far, which replaces all that was sent.
+func (p *progress) anew(text string) string {
+	whole := p.sent.String()[:p.at] + text
+	p.parts = slices.DeleteFunc(p.parts, func(begin int) bool { return begin > p.at+len("\n\n") })
+	p.sent.Reset()
+	p.sent.WriteString(whole)
+	p.at, p.differ, p.void = len(whole), false, false
+	return whole
 }
 
 // rest returns what the reader lacks of a text.
@@ -287,18 +318,33 @@ func (p *progress) rest(text string) string {
 }
 
 // lacks returns the part of the final answer that was not streamed yet. The answer may be only the tail of the streamed text, as when a model
-// spoke before it called its tools. Streamed text cannot be recalled: an answer that differs from it is appended.
-func (p *progress) lacks(reply string) string {
+// spoke before it called its tools. Streamed text cannot be recalled: an answer that differs from it is appended where one run wrote both.
+// It reports false where the text is of a run that ended without an answer, and is not the beginning of this one.
+func (p *progress) lacks(reply string) (rest string, one bool) {
 	sent := p.sent.String()
 	if strings.TrimSpace(sent) == "" {
-		return reply
+		return reply, true
 	}
+
 	for _, begin := range p.parts {
-		if said := strings.TrimSpace(sent[min(begin, len(sent)):]); said != "" && strings.HasPrefix(reply, said) {
-			return reply[len(said):]
+		text := strings.TrimLeft(sent[min(begin, len(sent)):], whiteSpace)
+		said := strings.TrimRight(text, whiteSpace)
+		if rest, is := strings.CutPrefix(reply, said); said != "" && is {
+			return withoutShared(rest, text[len(said):]), true
 		}
 	}
-	return "\n\n" + reply
+
+	return "\n\n" + reply, !p.void || !p.differ && p.at == len(sent)
+}
+
+const whiteSpace = " \t\r\n"
+
+// withoutShared cuts the white space off the begin of a text that the reader has already.
+func withoutShared(text, has string) string {
+	for has != "" && text != "" && text[0] == has[0] {
+		text, has = text[1:], has[1:]
+	}
+	return text
 }
 
 // call tells a call of a tool once, also when a later run makes it again.

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"inbox/adapters/chat/contract"
 	"inbox/exchange"
 	"inbox/normalized"
 )
@@ -156,7 +157,10 @@ func TestPartsStandApart(t *testing.T) {
 
 // TestAnswersAreNotSaidTwice ends streams whose text is the whole answer, its beginning, its tail or another answer.
 func TestAnswersAreNotSaidTwice(t *testing.T) {
-	const tool = "(tool)" // a piece that is none
+	const (
+		tool = "(tool)" // a piece that is none
+		no   = "(no)"   // what was sent is not of the answer
+	)
 	for name, c := range map[string]struct {
 		sent  []string // parts, each in pieces that | separates; the runs of the turn are separated by restart
 		reply string
@@ -174,7 +178,16 @@ func TestAnswersAreNotSaidTwice(t *testing.T) {
 		"another answer":                {[]string{"Let me look.", tool, "Draft."}, "The answer.", "\n\nThe answer."},
 		"a paragraph is no part":        {[]string{"I say\n\nyes"}, "yes", "\n\nyes"},
 		"after a restart":               {[]string{"Let me |look.", "restart", "Let me look.", tool, "The |answer."}, "The answer.", ""},
-		"a restart with other words":    {[]string{"Let me |look.", "restart", "I look.", tool, "The answer."}, "The answer.", "\n\nThe answer."},
+		"a restart with other words":    {[]string{"Let me |look.", "restart", "I look.", tool, "The answer."}, "The answer.", no},
+		"a restart with another answer": {[]string{"one two| three", "restart"}, "Four.", no},
+		"a restart with less":           {[]string{"one two| three", "restart", "one two"}, "one two", no},
+		"a restart that goes on":        {[]string{"one two ", "restart"}, "one two three", "three"},
+		"a restart with other spaces":   {[]string{"one  two ", "restart", "one two three"}, "one  two three", "three"},
+		"a restart before any words":    {[]string{" ", "restart", "Draft."}, "The answer.", "The answer."},
+		"the same draft again":          {[]string{"Draft.", "restart", "Draft."}, "The answer.", "\n\nThe answer."},
+		"after a wait":                  {[]string{"May I?", "wait", "Done."}, "Done.", "\n\nDone."},
+		"a space after equal text":      {[]string{"one two "}, "one two three", "three"},
+		"a line after a space":          {[]string{"one two "}, "one two\n\nthree", "\n\nthree"},
 		"white space around":            {[]string{"Let me look. ", tool, " The answer. "}, "The answer.", ""},
 		"words that begin as the reply": {[]string{"The", tool, "The answer."}, "The answer.", ""},
 	} {
@@ -182,6 +195,10 @@ func TestAnswersAreNotSaidTwice(t *testing.T) {
 		for _, part := range c.sent {
 			if part == "restart" {
 				p.restart()
+				continue
+			}
+			if part == "wait" {
+				p.begin()
 				continue
 			}
 			deltas := []normalized.Delta{{Kind: normalized.DeltaToolCallStart, Part: &normalized.Part{Kind: normalized.PartToolCall, ID: "c", Name: "map"}}}
@@ -197,10 +214,49 @@ func TestAnswersAreNotSaidTwice(t *testing.T) {
 				}
 			}
 		}
-		if got := p.lacks(c.reply); got != c.want {
+		got, one := p.lacks(c.reply)
+		if !one {
+			got = no
+		}
+		if got != c.want {
 			t.Errorf("%s: the reader has %q and gets %q, want %q", name, p.sent.String(), got, c.want)
 		}
 	}
+}
+
+// TestResetsReplaceTheText: a reader that knows resets has the text of the last run alone, however often runs are cut off, and hears of no
+// reset where a run says the same again.
+func TestResetsReplaceTheText(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		words := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "ä", " ", "lo\n"}), 0, 6)
+		p := progress{resets: true}
+		got, resets := "", 0
+		read := func(said []string) {
+			for i, word := range said {
+				steps, err := p.add(deltaEvent(int64(i), normalized.Delta{Kind: normalized.DeltaText, Text: word}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, step := range steps {
+					if step.Kind == contract.DeltaReset {
+						got, resets = "", resets+1
+					}
+					got += step.Text
+				}
+			}
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "cuts") {
+			before, beforeResets := got, resets
+			said := words.Draw(t, "said")
+			read(said)
+			if whole := strings.Join(said, ""); strings.HasPrefix(before, whole) && (got != before || resets != beforeResets) {
+				t.Fatalf("%q after %q is told as %q", whole, before, got)
+			} else if !strings.HasPrefix(before, whole) && got != whole {
+				t.Fatalf("%q after %q is told as %q", whole, before, got)
+			}
+			p.restart()
+		}
+	})
 }
 
 func FuzzEventID(f *testing.F) {

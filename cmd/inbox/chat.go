@@ -356,6 +356,9 @@ func (g *growingAnswer) event(name, data string) (over bool) {
 		}
 	case "delta":
 		g.write(about.Text)
+	case "reset": // the agent begins its answer again
+		g.endLine()
+		g.printed.Reset()
 	case "reply":
 		g.whole = json.RawMessage(data)
 		return true

@@ -28,6 +28,7 @@ var codes = []Group{
 		{"timeout", "504. The agent still works, and the request ended first. The answer is kept.", "Ask with `stream`, or continue the same conversation later."},
 		{"refused", "403. The agent's rules refuse the message.", "`inbox show` with the id of the completion says which rule."},
 		{"agent_failed", "500. The agent gave no answer, or its run was cancelled.", "`inbox show` with the id of the completion has the reason."},
+		{"answer_restarted", "In a stream: the agent's answer broke off, and its second attempt says other words. The text so far is not the answer.", "Send the request again."},
 		{"stream_cut", "In a stream: the server ends it, because it stops. The run goes on.", "Continue the same conversation after the restart."},
 	}},
 	{Title: "Chat", Intro: "The [runtime contract](../contract/runtime.md) names these refusals. REST answers them as `malformed` with their text. JSON-RPC has numbers in `error.code`: " +

@@ -19,12 +19,13 @@ type Delta struct {
 // DeltaKind is what a Delta adds to.
 type DeltaKind string
 
-// The kinds of deltas (agent runtime contract, section 6.1). The last one is ours.
+// The kinds of deltas (agent runtime contract, section 6.1). The last two are ours.
 const (
 	DeltaContent  DeltaKind = "content"
 	DeltaCall     DeltaKind = "tool_call"
 	DeltaArgument DeltaKind = "tool_argument"
 	DeltaResult   DeltaKind = "tool_result"
+	DeltaReset    DeltaKind = "reset" // the content so far is void: the run is repeated, and says other words
 )
 
 // Output is the answer of a turn as far as a Task tells it.
@@ -156,7 +157,7 @@ func DeltaFrame(task string, delta Delta) Notification {
 		} else if delta.Text != "" {
 			wire.ToolResult = json.RawMessage(delta.Text)
 		}
-	case DeltaContent:
+	case DeltaContent, DeltaReset:
 	}
 	return NewNotification(methodDelta, TaskDelta{Delta: wire, ID: task})
 }

@@ -425,6 +425,8 @@
               item ??= message("assistant", "");
               item.setAttribute("aria-busy", "true"); // screen readers hear the whole answer at its end
               show(item, words);
+            } else if (name === "reset") { // the agent begins its answer again
+              words = "";
             } else if (name === "tool") {
               status.textContent = t("{agent} uses {tool}…", { agent: title, tool: data.name });
               called.set(data.id, data);
