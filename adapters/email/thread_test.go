@@ -276,7 +276,7 @@ func TestFromField(t *testing.T) {
 		"a@[127.0.0.1]":                          "",
 		"a@b_c.test":                             "",
 		"a@b.test:25":                            "",
-		"..a@b.test":                             "",
+		"..a@b.test":                             " ..a@b.test",
 		"not an address":                         "",
 		"":                                       "",
 		strings.Repeat("x", 70) + "@b.test":      "",

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/mail"
 	"strings"
+	"unicode"
 
 	"golang.org/x/text/unicode/norm"
 
@@ -29,14 +30,15 @@ func (m Mailbox) Key() string { return norm.NFC.String(strings.ToLower(m.Address
 func (m Mailbox) Canonical() string { return "@" + m.Address() }
 
 const (
-	maxDisplayName = 128 // runes
-	maxListed      = 200 // addresses read from one To or Cc
+	maxDisplayName = 128  // runes
+	maxListed      = 1000 // addresses read from all instances of To or Cc
 )
 
 var (
-	errFromCount  = errors.New("a mail needs exactly one From field")
-	errFromOne    = errors.New("From must hold exactly one address and no group")
-	errFromSyntax = errors.New("the From field cannot be read as an address")
+	errFromCount    = errors.New("a mail needs exactly one From field")
+	errFromOne      = errors.New("From must hold exactly one address and no group")
+	errFromSyntax   = errors.New("the From field cannot be read as an address")
+	errFromReadings = errors.New("the From field can be read as more than one address, or as none")
 )
 
 // ParseFrom applies the rules for the one field that can be an identity: one field, one mailbox, no group, no
@@ -48,21 +50,48 @@ func ParseFrom(fields Header) (Mailbox, error) {
 	}
 
 	value := found[0].Text()
-	if len(value) > 4096 || outsideQuotes(value, ":;") {
+	if len(value) > maxWord {
 		return Mailbox{}, errFromOne
 	}
 
 	parser := mail.AddressParser{WordDecoder: wordDecoder}
 	list, err := parser.ParseList(value)
-	if err != nil {
-		return Mailbox{}, fmt.Errorf("%w: %w", errFromSyntax, err)
-	}
-
-	if len(list) != 1 {
+	switch {
+	case err != nil:
+		return readOddFrom(value)
+	case outsideQuotes(value, ":;"): // a group
 		return Mailbox{}, errFromOne
 	}
 
-	return toMailbox(list[0])
+	box, err := toMailbox(list[0])
+	if err != nil {
+		return Mailbox{}, err
+	}
+	for _, other := range list[1:] {
+		if again, err := toMailbox(other); err != nil || again.Key() != box.Key() {
+			return Mailbox{}, errFromOne
+		}
+	}
+	return box, nil
+}
+
+// readOddFrom reads a From field that does not keep the grammar, if no program can read another mailbox from it: it decides who speaks.
+func readOddFrom(value string) (Mailbox, error) {
+	only, ok := everyReading(value)
+	decoded, same := everyReading(DecodeWords(value))
+	switch {
+	case strings.ContainsFunc(value, func(r rune) bool { return r != '\t' && unicode.IsControl(r) }):
+		return Mailbox{}, errFromSyntax
+	case !ok || !same || only.Key() != decoded.Key():
+		return Mailbox{}, errFromReadings
+	}
+
+	for _, box := range readOddList(value, maxListed, false) {
+		if box.Key() == only.Key() {
+			return box, nil
+		}
+	}
+	return Mailbox{}, errFromSyntax
 }
 
 // outsideQuotes reports whether one of the characters stands outside quoted strings and comments.
@@ -97,7 +126,7 @@ func toMailbox(address *mail.Address) (Mailbox, error) {
 }
 
 // ParseMailbox reads local@domain strictly: it cuts at the last @, refuses quoted local parts, routes, literals and
-// ports, and punycodes the domain.
+// ports, and punycodes the domain. Dots may stand anywhere in the local part: providers have given out such addresses.
 func ParseMailbox(text string) (Mailbox, error) { return ParseMailboxUpTo(text, 64) }
 
 // ParseMailboxUpTo is parseMailbox with another limit of the local part.
@@ -113,7 +142,7 @@ func ParseMailboxUpTo(text string, most int) (Mailbox, error) {
 		return Mailbox{}, fmt.Errorf("%w: %q", identity.ErrAddress, text)
 	}
 
-	if len(parsed.Local) > most || strings.HasPrefix(parsed.Local, ".") || strings.HasSuffix(parsed.Local, ".") || strings.Contains(parsed.Local, "..") {
+	if len(parsed.Local) > most {
 		return Mailbox{}, fmt.Errorf("%w: local part of %q", identity.ErrAddress, text)
 	}
 
@@ -129,37 +158,35 @@ func DisplayName(name string) string {
 	return name
 }
 
-// Addresses reads To, Cc or Reply-To of all instances. What cannot be read is left out: these fields decide who
+// Addresses reads To, Cc or Reply-To of all instances, at most 1000 addresses. What cannot be read is left out: these fields decide who
 // else is in the conversation, never who speaks.
 func (h Header) Addresses(name string) []Mailbox {
 	var boxes []Mailbox
-	parser := mail.AddressParser{WordDecoder: wordDecoder}
 	for _, f := range h.All(name) {
-		value := f.Text()
-		if len(value) > 64<<10 {
-			continue
-		}
-
-		list, err := parser.ParseList(value)
-		if err != nil {
-			continue
-		}
-
-		for _, address := range list {
-			if box, err := toMailbox(address); err == nil && len(boxes) < maxListed {
-				boxes = append(boxes, box)
-			}
-		}
+		boxes = append(boxes, readList(f.Text(), maxListed-len(boxes))...)
 	}
-
 	return boxes
 }
 
 // AddressKey returns an address in lower case; empty when it is none.
 func AddressKey(text string) string {
-	box, err := ParseMailbox(strings.Trim(strings.TrimSpace(text), "<>"))
+	text = strings.Trim(strings.TrimSpace(text), "<>")
+	if at := strings.LastIndexByte(text, '@'); at > 0 {
+		text = unquotedLocal(text[:at]) + text[at:]
+	}
+	box, err := ParseMailbox(text)
 	if err != nil {
 		return ""
 	}
 	return box.Key()
+}
+
+// WirePath returns an address as commands of SMTP write it: with quotes around a local part that has dots where RFC 5321, section 4.1.2, has
+// none.
+func WirePath(address string) string {
+	local, domain, _ := strings.Cut(address, "@")
+	if strings.HasPrefix(local, ".") || strings.HasSuffix(local, ".") || strings.Contains(local, "..") {
+		return `"` + local + `"@` + domain
+	}
+	return address
 }

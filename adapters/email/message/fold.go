@@ -132,10 +132,10 @@ func letterOrDigit(c byte) bool {
 // FormatAddress writes an address with its display name, which may be empty.
 func FormatAddress(name, address string) string {
 	if name == "" {
-		return "<" + address + ">"
+		return "<" + WirePath(address) + ">"
 	}
 	if encoded := EncodeWords(name); encoded != name {
-		return encoded + " <" + address + ">"
+		return encoded + " <" + WirePath(address) + ">"
 	}
 	return (&mail.Address{Name: name, Address: address}).String()
 }

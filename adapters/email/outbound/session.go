@@ -115,7 +115,7 @@ func (s *clientSession) recipients(addresses []string) (result Outcome, err erro
 			continue
 		}
 
-		err := s.client.Rcpt(address, nil)
+		err := s.client.Rcpt(message.WirePath(address), nil)
 		var answer *smtp.SMTPError
 		switch {
 		case err == nil:
