@@ -314,7 +314,7 @@ func readingAt(text string, at int) (box Mailbox, ok bool) {
 
 	apart := len(before) < at || len(after) < len(text)-at-1
 	switch {
-	case strings.HasPrefix(after, "["), local == "" && before != "" && strings.IndexByte(`"<\`, before[len(before)-1]) >= 0:
+	case domain == "" && after != "" && strings.IndexByte(",;>@", after[0]) < 0, local == "" && before != "" && strings.IndexByte(`"<\`, before[len(before)-1]) >= 0:
 		return Mailbox{}, false // a literal, a quoted local part, a route
 	case local == "", domain == "", apart && !strings.Contains(domain, ".") && leadsToAngle(after):
 		return Mailbox{}, true
