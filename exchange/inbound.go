@@ -37,6 +37,8 @@ type Inbound struct {
 	Repeats      bool   // the peer reads a refusal and sends the same message again by itself, as mail servers do
 	Quiet        bool   // the sender asks programs not to write unasked (#nobot): no notice, no acknowledgement
 	NoReply      string // why this must never be answered (automatic mail, loop); the turn is stored as silent
+	// Doubted says that NoReply is a guess: a person may have written the message. A proven sender is told so once in a day.
+	Doubted bool
 
 	Audience Audience // whom else the message was meant for
 

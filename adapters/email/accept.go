@@ -113,6 +113,7 @@ type arrival struct {
 type reading struct {
 	listed map[string][]message.Mailbox // by the name of the field
 	digest string
+	marks  map[string][]mark // by agent: lists are wanted by some
 }
 
 func newArrival(env envelope, fields message.Header, body, mail []byte) *arrival {

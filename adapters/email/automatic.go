@@ -13,42 +13,113 @@ import (
 	"inbox/normalized"
 )
 
-// automatic returns why a mail must not be answered, or "" (RFC 3834; reference: loops and backscatter). It is the
-// first line of defence; the pipeline has its own limiters per thread and sender.
-func (i *inbox) automatic(mail *arrival, to recipient, addressed bool) string {
-	for _, reason := range []string{
-		automaticEnvelope(mail.env, mail.sender.from), automaticHeader(mail.fields, i.answersList(mail, to)),
-		automaticSender(mail.env.from, i.answersList(mail, to)), i.ownMail(mail), automaticType(mail.fields), automaticSubject(mail.fields),
-	} {
-		if reason != "" {
-			return reason
+// mark says that a program may have written a mail. A strong one is enough to leave it without an answer. A weak one is also on mails that
+// people write: their providers and servers add it, or their address or subject only looks like that of a program.
+type mark struct {
+	reason string
+	weak   bool
+}
+
+// automatic returns why a mail must not be answered, and whether only weak marks say so; an empty reason means that it may be answered
+// (RFC 3834; decision 0186). It is the first line of defence; the pipeline has its own limiters per thread and sender.
+//
+// Weak marks count if there are two of them, or if the mail answers one of ours: a first mail begins no loop. Those that the mail before
+// in this conversation had are how its sender's mails look, and count no more.
+func (i *inbox) automatic(mail *arrival, to recipient, addressed bool, before route, answers bool) (reason string, weak bool) {
+	var doubts []string
+	fresh := 0
+	for _, one := range i.marks(mail, to) {
+		if !one.weak {
+			return one.reason, false
+		}
+		if doubts = append(doubts, one.reason); !slices.Contains(before.Marks, one.reason) {
+			fresh++
 		}
 	}
 
 	if !addressed && to.answered == "" {
-		return "the agent " + to.local + " is neither in To nor in Cc"
+		return "the agent " + to.local + " is neither in To nor in Cc", false
 	}
-
-	return ""
+	if fresh > 0 && (answers || len(doubts) > 1) {
+		return "it looks automatic: " + strings.Join(doubts, "; "), true
+	}
+	return "", false
 }
 
-func automaticEnvelope(env envelope, from message.Mailbox) string {
-	if env.from == "" {
-		return "null return path"
+// habits are the weak marks of a mail that its sender's other mails will have, too. A subject is of one mail.
+func (i *inbox) habits(mail *arrival, to recipient) (reasons []string) {
+	for _, one := range i.marks(mail, to) {
+		if one.weak && one.reason != weakSubject {
+			reasons = append(reasons, one.reason)
+		}
+	}
+	return reasons
+}
+
+// marks returns what says that a program wrote a mail.
+func (i *inbox) marks(mail *arrival, to recipient) []mark {
+	if mail.known.marks == nil {
+		mail.known.marks = map[string][]mark{}
+	}
+	found, known := mail.known.marks[to.agent]
+	if known {
+		return found
+	}
+
+	lists := i.answersList(mail, to)
+	found = marksOf(mail, lists)
+	if own := i.ownMail(mail); own != "" {
+		found = append(found, mark{reason: own})
+	}
+	mail.known.marks[to.agent] = found
+	return found
+}
+
+// marksOf returns the marks that do not depend on this server. It passes over those of lists where their mail is wanted.
+func marksOf(mail *arrival, wantsLists bool) []mark {
+	found := authorMarks(mail.env.from, mail.sender.from)
+	found = append(found, headerMarks(mail.fields, wantsLists)...)
+	if reason := automaticSender(mail.env.from, mail.sender.from, wantsLists); reason != "" {
+		found = append(found, mark{reason: reason})
+	}
+	if reason := automaticType(mail.fields); reason != "" {
+		found = append(found, mark{reason: reason})
+	}
+	if one, is := subjectMark(mail.fields); is {
+		found = append(found, one)
+	}
+	return found
+}
+
+// authorMarks looks at the address of the author.
+func authorMarks(envelope string, from message.Mailbox) []mark {
+	if envelope == "" {
+		return []mark{{reason: "null return path"}}
 	}
 
 	local, _, _ := strings.Cut(strings.ToLower(from.Local), "+")
 	switch plain := separators.Replace(local); {
-	case slices.Contains(machineNames, plain):
-		return "sent by " + local
-	case strings.Contains(plain, "noreply"), strings.Contains(plain, "donotreply"): // noreply-7f3a, drive-shares-noreply
-		return "sent by " + local
+	case slices.Contains(machineNames, plain), strings.Contains(plain, "noreply"), strings.Contains(plain, "donotreply"): // noreply-7f3a, drive-shares-noreply
+		return []mark{{reason: "sent by " + local}}
+	case bounceAddress(local):
+		return []mark{{reason: "sent by a list or bounce address"}}
+	case listSender(local):
+		return []mark{{reason: "the address " + local + " may be that of a list", weak: true}}
 	}
+	return nil
+}
 
-	if strings.HasPrefix(local, "bounce") || listSender(local) {
-		return "sent by a list or bounce address"
+// automaticSender looks at the envelope, where programs and lists show themselves that leave the From field to someone
+// else (RFC 3834, section 2). Addresses made for one mail say nothing: services send the mails of people from them, too.
+func automaticSender(envelope string, from message.Mailbox, wantsLists bool) string {
+	local, _, _ := strings.Cut(strings.ToLower(envelope), "@")
+	other := message.AddressKey(envelope) != from.Key()
+	switch name, _, _ := strings.Cut(local, "+"); {
+	case name == "mailer-daemon":
+		return "the envelope was sent by " + name
+	case !wantsLists && (name == "listserv" || name == "majordomo" || strings.HasSuffix(name, "-bounces") || other && listSender(name)):
+		return "the envelope was sent by a list"
 	}
-
 	return ""
 }
 
@@ -57,62 +128,69 @@ var separators = strings.NewReplacer("-", "", "_", "", ".", "")
 // machineNames are local parts without their separators that no person reads.
 var machineNames = []string{"mailerdaemon", "postmaster", "listserv", "majordomo", "autoreply", "autoresponder"}
 
+// bounceAddress reports whether a local part is one of those to which bounces go: bounce, bounces-7f3a, dev-bounces; a bouncer is a person.
+func bounceAddress(local string) bool {
+	first := local[:len(local)-len(strings.TrimLeft(local, "abcdefghijklmnopqrstuvwxyz"))]
+	return first == "bounce" || first == "bounces" || strings.HasSuffix(local, "-bounces")
+}
+
+// listSender reports whether a list may have a local part. People have such addresses as well: home-owner, price-request.
 func listSender(local string) bool {
-	return strings.HasPrefix(local, "owner-") || strings.HasSuffix(local, "-owner") || strings.HasSuffix(local, "-request") || strings.HasSuffix(local, "-bounces")
+	return strings.HasPrefix(local, "owner-") || strings.HasSuffix(local, "-owner") || strings.HasSuffix(local, "-request")
 }
 
-// automaticSender looks at the envelope, where programs and lists show themselves that leave the From field to someone
-// else (RFC 3834, section 2). Addresses made for one mail say nothing: services send the mails of people from them, too.
-func automaticSender(from string, wantsLists bool) string {
-	local, _, _ := strings.Cut(strings.ToLower(from), "@")
-	switch name, _, _ := strings.Cut(local, "+"); {
-	case name == "mailer-daemon":
-		return "the envelope was sent by " + name
-	case !wantsLists && (listSender(name) || name == "listserv" || name == "majordomo"):
-		return "the envelope was sent by a list"
-	}
-	return ""
-}
-
-// automaticFields are fields whose mere presence says that no person waits for an answer.
-var automaticFields = []string{
-	"List-Id", "List-Unsubscribe", "List-Post", "List-Help", "Mailing-List", "Feedback-ID", "X-Autoreply", "X-Autorespond",
+// strongFields are fields whose mere presence says that no person waits for an answer.
+var strongFields = []string{
+	"List-Id", "List-Unsubscribe", "List-Post", "List-Help", "Mailing-List", "X-Autoreply", "X-Autorespond",
 	"X-Autogenerated", "X-MS-Exchange-Inbox-Rules-Loop", "X-Failed-Recipients", "X-Auto-Reply", "X-Auto-Reply-From", "X-Mail-Autoreply",
 	"X-FC-MachineGenerated",
 }
 
+// weakFields are on every mail of some providers (Feedback-ID: Amazon SES, Postmark) or servers (X-Auto-Response-Suppress: Exchange).
+var weakFields = []string{"Feedback-ID", suppressField}
+
+const suppressField = "X-Auto-Response-Suppress"
+
 var automaticPrecedence = []string{"bulk", "list", "junk", "auto_reply", "auto-reply"}
 
-// automaticHeader passes over the marks of lists where their mail is wanted.
-func automaticHeader(fields message.Header, wantsLists bool) string {
+// headerMarks passes over the marks of lists where their mail is wanted.
+func headerMarks(fields message.Header, wantsLists bool) (found []mark) {
 	if token := autoSubmitted(fields); token != "" {
-		return "Auto-Submitted: " + token
+		found = append(found, mark{reason: "Auto-Submitted: " + token})
 	}
 
 	for _, one := range fields.All("Precedence") {
 		switch token := message.FirstToken(one.Text()); {
 		case token == "list" && wantsLists:
 		case slices.Contains(automaticPrecedence, token):
-			return "Precedence: " + token
+			found = append(found, mark{reason: "Precedence: " + token})
 		}
 	}
 
-	for _, one := range fields.All("X-Auto-Response-Suppress") {
+	for _, name := range strongFields {
+		if fields.Has(name) && (!wantsLists || !listMark(name)) {
+			found = append(found, mark{reason: name + " is present"})
+		}
+	}
+
+	for _, name := range weakFields {
+		if fields.Has(name) && (name != suppressField || suppressesAnswers(fields)) {
+			found = append(found, mark{reason: name + " is present", weak: true})
+		}
+	}
+	return found
+}
+
+// suppressesAnswers reports whether a mail asks Exchange not to answer it by itself ([MS-OXCMAIL], section 2.1.3.2.14).
+func suppressesAnswers(fields message.Header) bool {
+	for _, one := range fields.All(suppressField) {
 		for word := range strings.FieldsFuncSeq(strings.ToLower(one.Text()), func(r rune) bool { return r == ',' || r == ';' || r == ' ' }) {
-			switch word {
-			case "all", "autoreply", "oof":
-				return "X-Auto-Response-Suppress: " + word
+			if word == "all" || word == "autoreply" || word == "oof" {
+				return true
 			}
 		}
 	}
-
-	for _, name := range automaticFields {
-		if fields.Has(name) && (!wantsLists || !listMark(name)) {
-			return name + " is present"
-		}
-	}
-
-	return ""
+	return false
 }
 
 // autoSubmitted returns what the mail says about being automatic (RFC 3834, section 5); "" means that a person wrote it,
@@ -155,30 +233,64 @@ func automaticType(fields message.Header) string {
 	return ""
 }
 
-// automaticSubject is the second line: senders that mark nothing.
-func automaticSubject(fields message.Header) string {
+// weakSubject is the reason of a weak mark that is of one mail only.
+const weakSubject = "the subject may be that of a program"
+
+// subjectMark looks at senders that mark nothing. A subject as programs write it is a strong mark; one that only begins like that is weak.
+func subjectMark(fields message.Header) (mark, bool) {
 	subject := strings.ToLower(fields.Decoded("Subject"))
+	strong := mark{reason: "the subject says that it is automatic"}
 	for _, start := range automaticSubjects {
 		if strings.HasPrefix(subject, start) {
-			return "the subject says that it is automatic"
+			return strong, true
+		}
+	}
+
+	for _, one := range doubtfulSubjects {
+		rest, begins := cutAnyPrefix(subject, one.starts)
+		switch rest = strings.TrimLeft(rest, " "); {
+		case !begins:
+		case rest == "", strings.IndexByte(":([-", rest[0]) >= 0, slices.ContainsFunc(one.words, func(word string) bool { return strings.Contains(rest, word) }):
+			return strong, true
+		default:
+			return mark{reason: weakSubject, weak: true}, true
 		}
 	}
 
 	if strings.HasPrefix(subject, "auto:") && strings.Contains(subject, "out of the office") { // HCL Notes; "Auto:" alone is a car in German
-		return "the subject says that it is automatic"
+		return strong, true
 	}
+	return mark{}, false
+}
 
-	return ""
+func cutAnyPrefix(text string, prefixes []string) (string, bool) {
+	for _, prefix := range prefixes {
+		if rest, is := strings.CutPrefix(text, prefix); is {
+			return rest, true
+		}
+	}
+	return text, false
 }
 
 var automaticSubjects = []string{
-	"automatic reply:", "automatic response:", "auto reply:", "auto-reply:", "autoreply:", "out of office", "out of the office", "out-of-office", "autoresponse:",
-	"automatische antwort", "abwesenheitsnotiz", "abwesend:", "automatische abwesenheit", "réponse automatique", "absence du bureau",
-	"respuesta automática", "respuesta automatica", "fuera de la oficina", "risposta automatica", "fuori sede", "fuori ufficio",
-	"resposta automática", "resposta automatica", "fora do escritório", "automatisch antwoord", "afwezigheidsbericht", "niet aanwezig", "odpowiedź automatyczna",
-	"automatyczna odpowiedź", "automatiskt svar", "automatisk svar", "autosvar", "automaattinen vastaus", "автоматический ответ", "自動応答", "自动答复", "自动回复",
-	"undeliverable:", "undelivered mail", "delivery status notification", "mail delivery failed", "mail delivery failure", "returned mail:", "unzustellbar:", "failure notice",
-	"non remis :", "non remis:", "no se puede entregar:", "onbestelbaar:", "non recapitabile:",
+	"automatic reply:", "automatic response:", "auto reply:", "auto-reply:", "autoreply:", "autoresponse:", "automatische antwort", "abwesenheitsnotiz", "abwesend:",
+	"automatische abwesenheit", "réponse automatique", "respuesta automática", "respuesta automatica", "risposta automatica", "resposta automática",
+	"resposta automatica", "automatisch antwoord", "afwezigheidsbericht", "odpowiedź automatyczna", "automatyczna odpowiedź", "automatiskt svar", "automatisk svar",
+	"autosvar", "automaattinen vastaus", "автоматический ответ", "自動応答", "自动答复", "自动回复", "undeliverable:", "undelivered mail returned",
+	"unzustellbar:", "non remis :", "non remis:", "no se puede entregar:", "onbestelbaar:", "non recapitabile:",
+}
+
+// doubtfulSubjects are how subjects of programs begin, and people's as well. Programs write nothing more, or go on with one of the words.
+var doubtfulSubjects = []struct{ starts, words []string }{
+	{
+		[]string{"out of office", "out of the office", "out-of-office", "absence du bureau", "fuera de la oficina", "fuori sede", "fuori ufficio", "fora do escritório", "niet aanwezig"},
+		[]string{"reply", "automatic", "response", "message", "notification", "until", "through", "today", "back on", "re:", "fino al", "jusqu", "hasta", "tot "},
+	},
+	{[]string{"delivery status notification", "mail delivery failed", "mail delivery failure", "failure notice", "undelivered mail"}, nil},
+	{
+		[]string{"returned mail:"}, // sendmail
+		[]string{"see transcript", "unknown", "cannot send", "can't send", "deferred", "unavailable", "configuration error", "unreachable", "too many hops", "data format error", "returned to sender"},
+	},
 }
 
 // listMail reports whether a mail came through a mailing list (RFC 2369, RFC 2919, and what lists wrote before).

@@ -33,7 +33,7 @@ func TestMailingLists(t *testing.T) {
 		{"only List-Id", true, []string{"List-Id: <dev.lists.sender.test>"}, ""},
 		{"bulk", true, []string{"List-Id: <dev.lists.sender.test>", "Precedence: bulk"}, "Precedence: bulk"},
 		{"a newsletter", true, []string{"List-Unsubscribe: <https://sender.test/x>"}, "List-Unsubscribe"},
-		{"a campaign", true, append([]string{"Feedback-ID: a:b:c"}, ofList...), "Feedback-ID"},
+		{"a campaign", true, append([]string{"Feedback-ID: a:b:c", "X-Auto-Response-Suppress: All"}, ofList...), "Feedback-ID"},
 		{"an autoresponder on the list", true, append([]string{"Auto-Submitted: auto-replied"}, ofList...), "Auto-Submitted"},
 		{"the list wrote it", true, append([]string{"From: Ann via Developers <ann@sender.test>", "List-Post: <mailto:Ann@sender.test>"}, ofList[2:3]...), "Precedence: list"},
 	} {

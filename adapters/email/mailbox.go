@@ -69,8 +69,7 @@ func (i *inbox) keepForOperator(ctx context.Context, mail *arrival, said text.Co
 
 // mayBeSentOn reports whether a mail may leave again without being asked for: a program that wrote it could answer, and so on for ever.
 func (i *inbox) mayBeSentOn(mail *arrival) bool {
-	return automaticEnvelope(mail.env, mail.sender.from) == "" && automaticHeader(mail.fields, false) == "" && automaticSender(mail.env.from, false) == "" &&
-		i.ownMail(mail) == "" && automaticType(mail.fields) == "" && automaticSubject(mail.fields) == ""
+	return len(marksOf(mail, false)) == 0 && i.ownMail(mail) == ""
 }
 
 // shownMail is what a kept mail shows of what its sender wrote.

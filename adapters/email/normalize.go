@@ -67,11 +67,14 @@ func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Conten
 	}
 
 	kept := i.route(mail, to, parents, message.ID(mail.fields), named)
+	kept.Marks = i.habits(mail, to)
 	notes, err := json.Marshal(kept)
 	if err != nil {
 		return exchange.Inbound{}, fmt.Errorf("encode route: %w", err)
 	}
 
+	answerOf := i.answeredAt(parents.parent)
+	reason, weak := i.automatic(mail, to, named, thread.parent, !answerOf.IsZero() || thread.parent.Version != 0)
 	in := exchange.Inbound{
 		Message: normalized.Message{
 			ID: own, ThreadID: thread.id, InReplyTo: parents.parent,
@@ -80,8 +83,8 @@ func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Conten
 			ReceivedAt: identity.At(mail.env.received), Raw: normalized.Raw{MediaType: "message/rfc822"},
 			Surface: surfaceOf(mail, to),
 		},
-		Audience: i.audience(sender, kept), Original: i.original(mail), Files: mail.files, Channel: ChannelName, Route: notes, Repeats: true, NoReply: i.automatic(mail, to, named),
-		AnswerOf: i.answeredAt(parents.parent), Opens: thread.begins, Client: mail.env.client(),
+		Audience: i.audience(sender, kept), Original: i.original(mail), Files: mail.files, Channel: ChannelName, Route: notes, Repeats: true, NoReply: reason, Doubted: weak,
+		AnswerOf: answerOf, Opens: thread.begins, Client: mail.env.client(),
 		FromAgent: mail.fields.Has(chainField) || autoSubmitted(mail.fields) != "",
 		Rejected:  i.verifier.rejected(mail.sender),
 	}

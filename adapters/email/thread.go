@@ -159,6 +159,7 @@ type route struct {
 	Forward     bool              `json:"forward,omitempty"`    // a mail to a role address is sent on
 	ReplyAll    bool              `json:"reply_all,omitempty"`  // the answer goes to To and Cc as well, where it may
 	Unfollowed  string            `json:"unfollowed,omitempty"` // a Reply-To that is not written to
+	Marks       []string          `json:"marks,omitempty"`      // weak marks of automatic mail that all mails of the sender may have
 }
 
 func readRoute(raw json.RawMessage) (route, bool) {

@@ -301,15 +301,25 @@ func everyReading(text string) (only Mailbox, ok bool) {
 }
 
 // structural characters end what could be an address around an @.
-const structural = " \t\"(),:;<>@[]\\'`"
+const structural = " \t\"(),:;<>@[]\\" + quotes
+
+// quotes are also letters of local parts.
+const quotes = "'`"
 
 // readingAt returns the mailbox around the @ at the given offset; an empty one means that none is there, as in "Ann @work".
 func readingAt(text string, at int) (box Mailbox, ok bool) {
 	before, after := strings.TrimRight(text[:at], blanks), strings.TrimLeft(text[at+1:], blanks)
-	local := before[strings.LastIndexAny(before, structural)+1:]
+	local := before[strings.LastIndexAny(before, strings.TrimRight(structural, quotes))+1:]
 	domain := after
 	if end := strings.IndexAny(after, structural); end >= 0 {
 		domain = after[:end]
+	}
+
+	switch ends := strings.Trim(local, quotes) != local; {
+	case ends && local != "" && strings.HasPrefix(after[len(domain):], local[:1]) && strings.Trim(local[1:], quotes) == local[1:]: // 'ann@x.test'
+		local = local[1:]
+	case ends:
+		return Mailbox{}, false
 	}
 
 	apart := len(before) < at || len(after) < len(text)-at-1

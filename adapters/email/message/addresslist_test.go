@@ -106,6 +106,9 @@ func TestFromIsOneMailboxInEveryReading(t *testing.T) {
 		"=?utf-8?q?K=C3=B6ck=2C?= Arne [x] <a@they.test>":         "Köck, Arne [x] <a@they.test>",
 		`"b@else.test" <a@they.test>`:                             "<a@they.test>", // within the grammar: a quoted name
 		"a@they.test (b@else.test)":                               "<a@they.test>",
+		"'a@they.test' <a@they.test>":                             "<a@they.test>",
+		"O'Neil, Pat <o'neil@they.test>":                          "O'Neil, Pat <o'neil@they.test>",
+		"Ann, ''a@they.test <a@they.test>":                        "",
 		"a@they.test, b@else.test":                                "",
 		"b@else.test <a@they.test>":                               "",
 		"b@else.test, Arne <a@they.test>":                         "",
