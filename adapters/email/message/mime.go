@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Bounds of a MIME tree, checked while it is walked (nested multiparts cost quadratic time without them).
@@ -54,6 +56,9 @@ func (w *Parser) parse(fields Header, body []byte, depth int, fallback string) (
 	if !validMedia(node.Media) {
 		node.Media = mediaOf(node.Media)
 	}
+	if !node.typed() {
+		node.Media = node.sniffed()
+	}
 
 	boundary := node.Params["boundary"]
 	switch {
@@ -65,6 +70,9 @@ func (w *Parser) parse(fields Header, body []byte, depth int, fallback string) (
 	}
 
 	sections := splitMultipart(body, boundary)
+	if len(sections) == 0 && node.encoding() != "" { // no multipart may be encoded (RFC 2045, section 6.4), and some are
+		sections = splitMultipart(node.Decode(), boundary)
+	}
 	childType := "text/plain"
 	if node.Media == "multipart/digest" {
 		childType = "message/rfc822"
@@ -163,10 +171,44 @@ func lineEndBefore(body []byte, at int) int {
 	return at
 }
 
-// mediaOf reads what is no media type.
+// mediaOf reads what is not a media type as its writer meant it.
 func mediaOf(media string) string {
-	if media == "text" {
-		return "text/plain" // very old mailers write no subtype
+	switch kind, subtype, _ := strings.Cut(media, "/"); {
+	case kind == "text" && strings.TrimSpace(subtype) == "html", media == "html":
+		return "text/html"
+	case kind == "text", media == "plain": // very old mailers write no subtype
+		return "text/plain"
+	case kind == "multipart":
+		return "multipart/mixed" // RFC 2046, section 5.1.3
+	}
+	return "application/octet-stream"
+}
+
+// topLevelTypes are registered (RFC 9694). Nothing else says how a part is to be read.
+var topLevelTypes = []string{"application", "text", "image", "audio", "video", "multipart", "message", "font", "model", "haptics", "example", "chemical"}
+
+// typed reports whether Content-Type says what the part is, or is absent.
+func (e *Entity) typed() bool {
+	kind, _, _ := strings.Cut(e.Media, "/")
+	if !slices.Contains(topLevelTypes, kind) && !strings.HasPrefix(kind, "x-") {
+		return false
+	}
+	if e.Media != "application/octet-stream" {
+		return true
+	}
+	value := strings.TrimSpace(e.Fields.Get("Content-Type"))
+	return len(value) >= len(e.Media) && strings.EqualFold(value[:len(e.Media)], e.Media)
+}
+
+// maxSniffed is how much of a body shows what it is.
+const maxSniffed = 512
+
+// sniffed returns what a body looks like whose type cannot be read: text, HTML or bytes.
+func (e *Entity) sniffed() string {
+	body := e.Decode()
+	found, _, _ := strings.Cut(http.DetectContentType(body[:min(len(body), maxSniffed)]), ";")
+	if found == "text/plain" || found == "text/html" {
+		return found
 	}
 	return "application/octet-stream"
 }
@@ -181,20 +223,124 @@ func mediaName(name string) bool {
 	return name != "" && len(name) <= 127 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789!#$&-^_.+") == ""
 }
 
-// Decode undoes the transfer encoding. Of a damaged encoding what can be read is returned.
+// encoding returns base64, quoted-printable, or nothing for an encoding that leaves the body as it is.
+func (e *Entity) encoding() string {
+	value := e.Fields.Get("Content-Transfer-Encoding")
+	if value == "" {
+		return ""
+	}
+	switch FirstToken(value) {
+	case "base64", "base-64", "b":
+		return "base64"
+	case "quoted-printable", "quotedprintable", "quoted_printable", "qp":
+		return "quoted-printable"
+	}
+	return ""
+}
+
+// Decode undoes the transfer encoding. Of a damaged encoding what can be read is returned, and what was never encoded stays.
 func (e *Entity) Decode() []byte {
-	switch strings.ToLower(strings.TrimSpace(e.Fields.Get("Content-Transfer-Encoding"))) {
+	switch e.encoding() {
 	case "base64":
-		return decodeBase64(e.Body)
+		return e.fromBase64()
 	case "quoted-printable":
 		return decodeQuotedPrintable(e.Body)
 	}
 	return e.Body
 }
 
-// decodeBase64 ignores everything outside the alphabet (RFC 2045, section 6.8) and reads across early padding.
+// Shares of a body from which on it is not base64 with a few damaged places, but something else.
+const (
+	oddShare   = 20 // one character in 20 is not of the alphabet
+	blankShare = 12 // one in 12 is a blank within a line; words of all languages have more
+	longLine   = 40 // no word has as many letters
+)
+
+// fromBase64 decodes a body that claims to be base64. Programs set the field over plain words, and servers of lists append plain words below
+// base64: both stay as they are.
+func (e *Entity) fromBase64() []byte {
+	decoded, odd, blanks := readBase64(e.Body)
+	text := strings.HasPrefix(e.Media, "text/") || !e.typed()
+	switch {
+	case odd+blanks == 0 && (!text || encodedLines(e.Body) || !e.scrambled(decoded)):
+		return decoded
+	case odd+blanks == 0:
+		return e.Body
+	case !text:
+		if odd*oddShare <= len(e.Body) && blanks*blankShare <= len(e.Body) {
+			return decoded
+		}
+		if found := http.DetectContentType(decoded); found != "application/octet-stream" && !strings.HasPrefix(found, "text/") {
+			return decoded
+		}
+		return e.Body
+	}
+
+	start := oddLine(e.Body)
+	rest, _, _ := readBase64(e.Body[start:])
+	if len(rest) == 0 || !e.scrambled(rest) {
+		return decoded
+	}
+	if above, _, _ := readBase64(e.Body[:start]); len(above) > 0 && (encodedLines(e.Body[:start]) || !e.scrambled(above)) {
+		return slices.Concat(above, []byte("\r\n"), e.Body[start:])
+	}
+	return e.Body
+}
+
+// encodedLines reports whether lines that have only letters of base64 are surely that, and not words.
+func encodedLines(body []byte) bool {
+	for line := range bytes.Lines(body) {
+		if line = bytes.TrimSpace(line); len(line) >= longLine || bytes.HasSuffix(line, []byte("=")) {
+			return true
+		}
+	}
+	return false
+}
+
+// oddLine returns where the first line begins that is not base64.
+func oddLine(body []byte) int {
+	at := 0
+	for line := range bytes.Lines(body) {
+		if _, odd, blanks := readBase64(line); odd+blanks > 0 {
+			return at
+		}
+		at += len(line)
+	}
+	return at
+}
+
+// scrambled reports whether bytes are not a text in the charset of the part: controls, and bytes that are no UTF-8 where it should be that.
+func (e *Entity) scrambled(decoded []byte) bool {
+	charset := charsetName(e.Params["charset"])
+	if strings.HasPrefix(charset, "utf16") || strings.HasPrefix(charset, "utf32") || strings.HasPrefix(charset, "ucs") || bytes.HasPrefix(decoded, []byte("\xff\xfe")) || bytes.HasPrefix(decoded, []byte("\xfe\xff")) {
+		return false
+	}
+
+	controls, broken := 0, 0
+	for rest := decoded; len(rest) > 0; {
+		r, size := utf8.DecodeRune(rest)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			broken++
+		case r < ' ' && !bytes.ContainsRune([]byte("\t\r\n\f\x0e\x0f\x1b"), r), r == 0x7f:
+			controls++
+		}
+		rest = rest[size:]
+	}
+
+	unicode := charset == "" || charset == "utf8" || charset == "usascii" || charset == "ascii"
+	return controls*50 > len(decoded) || unicode && broken*5 > len(decoded)
+}
+
 func decodeBase64(text []byte) []byte {
-	out := make([]byte, 0, len(text)*3/4)
+	out, _, _ := readBase64(text)
+	return out
+}
+
+// readBase64 ignores everything outside the alphabet (RFC 2045, section 6.8) and reads across early padding. odd counts the characters that are
+// neither of the alphabet nor white space, blanks those between two letters of a line.
+func readBase64(text []byte) (out []byte, odd, blanks int) {
+	out = make([]byte, 0, len(text)*3/4)
 	var quad [4]byte
 	filled := 0
 	flush := func() {
@@ -208,20 +354,26 @@ func decodeBase64(text []byte) []byte {
 		filled = 0
 	}
 
-	for _, c := range text {
+	for i, c := range text {
 		switch {
-		case c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '+', c == '/':
+		case base64Letter(c):
 			quad[filled] = c
 			if filled++; filled == 4 {
 				flush()
 			}
 		case c == '=':
 			flush()
+		case c == ' ':
+			if i > 0 && i+1 < len(text) && base64Letter(text[i-1]) && base64Letter(text[i+1]) {
+				blanks++
+			}
+		case c != '\r' && c != '\n' && c != '\t':
+			odd++
 		}
 	}
 
 	flush()
-	return out
+	return out, odd, blanks
 }
 
 // decodeQuotedPrintable keeps what is not a valid escape as it stands (RFC 2045, section 6.7, rule 5).
@@ -315,9 +467,18 @@ func (e *Entity) Find(media string) *Entity {
 	return nil
 }
 
+// Readable reports whether a leaf is of a type that is read as words.
+func (e *Entity) Readable() bool {
+	switch e.Media {
+	case "text/plain", "text/html", "text/markdown", "text/x-markdown", "text/x-web-markdown":
+		return true
+	}
+	return false
+}
+
 // IsText reports whether a leaf is to be read rather than to be kept as a file.
 func (e *Entity) IsText() bool {
-	if e.Media != "text/plain" && e.Media != "text/html" {
+	if !e.Readable() || strings.HasSuffix(e.Media, "markdown") && e.Params["name"] != "" {
 		return false
 	}
 	disposition, params := MediaType(e.Fields.Get("Content-Disposition"), "inline")

@@ -20,7 +20,8 @@ func MediaType(value, fallback string) (string, map[string]string) {
 	}
 
 	media, rest := cutParameter(value)
-	media = strings.ToLower(strings.TrimSpace(uncommented(media)))
+	media, rest = withoutJoined(strings.TrimSpace(uncommented(media)), rest)
+	media = strings.ToLower(media)
 	if rest == "" {
 		return typeOf(media), nil
 	}
@@ -60,6 +61,23 @@ func FormatType(media string, params map[string]string) string {
 		return formatted
 	}
 	return media
+}
+
+// withoutJoined parts a type from parameters that follow it without a semicolon ("text/plain charset=utf-8", "text/plain, charset=utf-8"),
+// and takes blanks around the slash away.
+func withoutJoined(media, rest string) (kind, parameters string) {
+	if !strings.ContainsAny(media, " \t,:") {
+		return media, rest
+	}
+
+	if before, after, found := strings.Cut(media, "/"); found {
+		media = strings.TrimSpace(before) + "/" + strings.TrimSpace(after)
+	}
+	end := strings.IndexAny(media, " \t,:")
+	if end < 0 || !validMedia(strings.ToLower(media[:end])) {
+		return media, rest
+	}
+	return media[:end], strings.Trim(media[end:], " \t,:") + ";" + rest
 }
 
 // typeOf keeps what has the form of a type or of a disposition.

@@ -22,6 +22,13 @@ func TestMediaType(t *testing.T) {
 		"; charset=x":                                {"application/octet-stream", "x"},
 		"text/html; charset*100=x; charset*-1=y":     {"text/html", ""},
 		"text/html; charset*1=x; charset*3=y":        {"text/html", ""},
+		"text/html charset=X":                        {"text/html", "X"},
+		"text/html charset=x; charset=y":             {"text/html", "x"},
+		"text/html, charset=x":                       {"text/html", "x"},
+		"text / html; charset=x":                     {"text/html", "x"},
+		"text/html:charset=x":                        {"text/html", "x"},
+		"text/; charset=x":                           {"text/plain", "x"},
+		"Multipart/*; charset=x":                     {"multipart/mixed", "x"},
 		"text/html; charset=\"a\\\"b\\\\c\"":         {"text/html", `a"b\c`},
 	} {
 		media, params := MediaType(value, "text/plain")
@@ -46,7 +53,7 @@ func TestEncodedWords(t *testing.T) {
 		"=?utf-8?q?open":                         "=?utf-8?q?open",
 		"=? =?=?utf-8?q?a?=":                     "=? =?a",
 		"=?unknown-8bit?Q?=FC?=":                 "ü",
-		"=?utf-7?Q?+AGE-?=":                      "+AGE-",
+		"=?utf-7?Q?+AGE-?=":                      "a",
 		"x=?utf-8?q?a?=y":                        "xay",
 		"=?utf-8?q?" + strings.Repeat("a", 5000): "=?utf-8?q?" + strings.Repeat("a", 5000),
 		"=?iso-2022-jp?B?GyRCRnwbKEI=?=\t=?ISO-2022-JP?B?GyRCS1wbKEI=?=": "日本",
