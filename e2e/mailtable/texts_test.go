@@ -13,7 +13,7 @@ func texts() []row {
 	return append([]row{
 		charset("iso-8859-1", "Gr=FC=DFe", "Grüße"), charset("windows-1252", "=93Hi=94 =80", "“Hi” €"), charset("iso-2022-jp", "=1B$B$3$s=1B(B", "こん"),
 		charset("shift_jis", "=82=B1=82=F1", "こん"), charset("cp932", "=82=B1=82=F1", "こん"), charset("euc-kr", "=C7=D1", "한"), charset("gb18030", "=C4=E3", "你"), charset("big5", "=A7A", "你"),
-		charset("koi8-r", "=F0=D2=C9", "При"), charset("utf-7", "Hi +ZeVnLA-", "Hi +ZeVnLA-"),
+		charset("koi8-r", "=F0=D2=C9", "При"), charset("utf-7", "Hi +ZeVnLA-", "Hi 日本"),
 		charset("x-unknown", "Gr=FC=DFe", "Grüße"), charset("us-ascii", "Gr=FC=DFe", "Grüße"), charset("utf-8", "ok =FF ok", "ok \uFFFD ok"),
 		{name: "charset utf-16le", head: []string{"Content-Type: text/plain; charset=utf-16le", "Content-Transfer-Encoding: base64"}, body: "SABpAA==", text: "Hi"},
 		{name: "no charset, UTF-8", head: []string{"-Content-Type:"}, body: "Grüße", text: "Grüße"},

@@ -46,6 +46,10 @@ func Read(ctx context.Context, fields message.Header, body []byte, size int, kee
 		return Content{}, err
 	}
 
+	if err := reader.readBodyAmongFiles(ctx); err != nil {
+		return Content{}, err
+	}
+
 	reader.result.Text = joined(reader.texts)
 	subject := fields.Decoded("Subject")
 	answers := fields.Has("In-Reply-To") || fields.Has("References") || message.BaseSubject(subject) != strings.TrimSpace(subject)
@@ -65,8 +69,11 @@ type contentReader struct {
 	texts  []string
 	own    []string // of texts, what the clients' HTML marks as the sender's own
 
+	length int             // bytes of texts
+	body   *message.Entity // the first text that was kept as a file
+
 	forwarded   bool           // the subject says that the mail is forwarded: nothing of it is old
-	invitations map[string]int // what invitations say, and which file each is
+	invitations map[string]int // the letters of invitations, and which file each is
 	unwrapped   int            // signatures that were opened
 	enclosed    int            // mails inside of enclosed mails
 	result      Content
@@ -83,7 +90,7 @@ func (r *contentReader) read(ctx context.Context, node *message.Entity, related 
 	}
 
 	switch {
-	case node.Media == "text/calendar", node.Media == "application/ics":
+	case isCalendar(node):
 		return r.readCalendar(ctx, node)
 	case node.Media == "multipart/alternative" && len(node.Children) > 0:
 		return r.readAlternative(ctx, node)
@@ -101,11 +108,34 @@ func (r *contentReader) read(ctx context.Context, node *message.Entity, related 
 		return r.addPlain(ctx, node, readOwn(node, r.forwarded))
 	}
 
+	return r.addLeaf(ctx, node)
+}
+
+// addLeaf keeps a part that is not read as a file, and remembers the first that could be read.
+func (r *contentReader) addLeaf(ctx context.Context, node *message.Entity) error {
+	if r.body == nil && strings.HasPrefix(node.Media, "text/") && (!node.Attached() || node.Readable()) {
+		r.body = node
+	}
 	return r.addFile(ctx, node)
+}
+
+// readBodyAmongFiles reads the text of a mail that has none but a text with the marks of a file: a body with a name, or of a type that few
+// programs know. It stays a file as well.
+func (r *contentReader) readBodyAmongFiles(ctx context.Context) error {
+	if len(r.texts) > 0 || len(r.result.Forwarded) > 0 || r.body == nil {
+		return nil
+	}
+	return r.addPlain(ctx, r.body, readOwn(r.body, r.forwarded))
 }
 
 // addPlain adds a text without the files that stand in it.
 func (r *contentReader) addPlain(ctx context.Context, node *message.Entity, read readableText) error {
+	if r.length += len(read.text); (r.length > maxTextBytes || read.cut) && node != r.body { // what is cut off the text is in a file
+		if err := r.addFile(ctx, node); err != nil {
+			return err
+		}
+	}
+
 	if node.Media == "text/plain" {
 		rest, files := withoutEncoded(read.text)
 		for _, file := range files {
@@ -118,7 +148,11 @@ func (r *contentReader) addPlain(ctx context.Context, node *message.Entity, read
 		}
 	}
 
-	r.addText(read)
+	for _, block := range r.addText(read) {
+		if err := r.addFound(ctx, normalized.Part{MIME: armourType([]byte(block))}, []byte(block+"\n")); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -152,58 +186,114 @@ func (r *contentReader) readSigned(ctx context.Context, node *message.Entity, co
 	return r.addFound(ctx, normalized.Part{MIME: typeOfFile(node), Name: fileName(node)}, node.Decode())
 }
 
-// readAlternative takes the plain text, unless it only says that there is HTML; else the richest form that we read.
+// readAlternative takes the plain text, unless it only says that there is HTML; else the richest form that we read. Of the other forms
+// stays what says something else: careless programs put different texts and files among the forms of one.
 func (r *contentReader) readAlternative(ctx context.Context, node *message.Entity) error {
-	var plain, rich *message.Entity
+	chosen, rich := chosenForm(node)
+	read := readableText{}
+	if chosen != nil && len(chosen.Children) == 0 && chosen.IsText() {
+		if read = readOwn(chosen, r.forwarded); chosen != rich && rich != nil && !r.forwarded {
+			read.own = ownByMarks(read.text, rich)
+		}
+	}
+
+	known := &spoken{}
+	for _, child := range node.Children {
+		var err error
+		switch {
+		case child == chosen && read.mime != "":
+			known.add(read.text)
+			err = r.addPlain(ctx, child, read)
+		case child == chosen:
+			before := len(r.texts)
+			err = r.read(ctx, child, false)
+			known.add(r.texts[before:]...)
+		}
+		if err != nil {
+			return err
+		}
+	}
+
+	for _, child := range node.Children {
+		if child != chosen {
+			if err := r.readOtherForm(ctx, child, known); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// chosenForm returns which form of a text is read, and the one with HTML; nil = there is none.
+func chosenForm(node *message.Entity) (chosen, rich *message.Entity) {
+	var plain, other *message.Entity
 	for _, child := range node.Children {
 		switch {
-		case child.Media == "text/calendar", child.Media == "application/ics":
-			if err := r.readCalendar(ctx, child); err != nil {
-				return err
-			}
-
-		case child.Attached(): // careless programs put files among the forms of the text
-			if err := r.addFile(ctx, child); err != nil {
-				return err
-			}
-
-		case child.Media == "text/plain" && plain == nil:
+		case child.Attached(), isCalendar(child):
+		case child.Media == "text/plain" && plain == nil && child.IsText():
 			plain = child
-		case child.Holds("text/html"):
+		case child.Find("text/html") != nil:
 			rich = child
+		case other == nil && (child.Find("text/plain") != nil || child.IsText() || len(child.Children) > 0):
+			other = child
 		}
 	}
 
 	switch {
 	case plain != nil && (rich == nil || !stub(plain)):
-		read := readOwn(plain, r.forwarded)
-		if rich != nil && !r.forwarded {
-			read.own = ownByMarks(read.text, rich)
-		}
-		if err := r.addPlain(ctx, plain, read); err != nil {
+		return plain, rich
+	case rich != nil:
+		return rich, rich
+	}
+	return other, rich
+}
+
+func isCalendar(node *message.Entity) bool {
+	return node.Media == "text/calendar" || node.Media == "application/ics"
+}
+
+// readOtherForm keeps of a form that was not chosen what the chosen one lacks: plain words are read as well, all else is a file.
+func (r *contentReader) readOtherForm(ctx context.Context, node *message.Entity, known *spoken) error {
+	for _, child := range node.Children {
+		if err := r.readOtherForm(ctx, child, known); err != nil {
 			return err
 		}
-		return r.readResources(ctx, rich)
-	case rich != nil:
-		return r.read(ctx, rich, false)
 	}
 
-	if last := node.Children[len(node.Children)-1]; !last.Attached() && last.Media != "text/calendar" && last.Media != "application/ics" {
-		return r.read(ctx, last, false)
+	switch {
+	case len(node.Children) > 0:
+		return nil
+	case node.Attached() || !strings.HasPrefix(node.Media, "text/") || isCalendar(node):
+		return r.read(ctx, node, false)
+	case node.Media == "text/html":
+		if source := sourceOf(node); known.sayHTML(source) || known.say(shownText(source)) {
+			return nil
+		}
+		return r.addLeaf(ctx, node)
 	}
 
-	return nil
+	read := readOwn(node, true)
+	switch {
+	case known.say(read.text):
+		return nil
+	case node.Media == "text/plain" && node.IsText() && !stub(node):
+		known.add(read.text)
+		return r.addPlain(ctx, node, read)
+	}
+	return r.addLeaf(ctx, node)
 }
 
 // readCalendar returns an invitation as a file and what it says as text. Mails carry duplicates, inside of the
 // alternatives and attached: it is there once, under the name that one of them has.
 func (r *contentReader) readCalendar(ctx context.Context, node *message.Entity) error {
-	summary := Truncate(calendarText(message.Decode(node.Decode(), cmp.Or(node.Params["charset"], "utf-8"))))
+	whole := message.Decode(node.Decode(), cmp.Or(node.Params["charset"], "utf-8"))
+	summary := Truncate(calendarText(whole))
 	if summary == "" {
 		return r.addFile(ctx, node)
 	}
 
-	if at, known := r.invitations[summary]; known {
+	said := letters(whole)
+	if at, known := r.invitations[said]; known {
 		if file := &r.result.Files[at]; file.Name == "" {
 			file.Name = fileName(node)
 		}
@@ -220,29 +310,7 @@ func (r *contentReader) readCalendar(ctx context.Context, node *message.Entity) 
 		r.invitations = map[string]int{}
 	}
 
-	r.invitations[summary] = before
-	return nil
-}
-
-// readResources keeps the files that came with an HTML form whose text was not needed.
-func (r *contentReader) readResources(ctx context.Context, node *message.Entity) error {
-	if node == nil {
-		return nil
-	}
-
-	for _, child := range node.Children {
-		err := error(nil)
-		switch {
-		case len(child.Children) > 0:
-			err = r.readResources(ctx, child)
-		case !child.IsText():
-			err = r.addFile(ctx, child)
-		}
-		if err != nil {
-			return err
-		}
-	}
-
+	r.invitations[said] = before
 	return nil
 }
 
@@ -333,13 +401,15 @@ func firstText(e *message.Entity) string {
 	return best
 }
 
-func (r *contentReader) addText(read readableText) {
+// addText adds a text. blocks are what was taken out of it.
+func (r *contentReader) addText(read readableText) (blocks []string) {
 	if strings.TrimSpace(read.text) == "" {
-		return
+		return nil
 	}
 
 	whole := armored(read.text)
-	read.text, read.own = withoutArmour(read.text), withoutArmour(read.own)
+	read.text, blocks = withoutArmour(read.text)
+	read.own, _ = withoutArmour(read.own)
 	if whole && (read.text == armourNotice || armored(read.text)) {
 		read.text, read.own = encryptedNotice("OpenPGP"), ""
 	}
@@ -351,6 +421,7 @@ func (r *contentReader) addText(read readableText) {
 	}
 
 	r.result.Links = append(r.result.Links, read.links[:min(len(read.links), maxLinks-len(r.result.Links))]...)
+	return blocks
 }
 
 // joined returns all texts of a mail within what one part may hold.

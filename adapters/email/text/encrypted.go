@@ -89,10 +89,10 @@ func armourType(body []byte) string {
 }
 
 // withoutArmour takes the lines of OpenPGP out of a text: what was signed stays, what is encrypted becomes a notice, and so do
-// keys. A block that does not end stays as it is.
-func withoutArmour(text string) string {
+// keys. A block that does not end stays as it is. blocks are what was taken out.
+func withoutArmour(text string) (rest string, blocks []string) {
 	if !strings.Contains(text, "-----BEGIN PGP ") {
-		return text
+		return text, nil
 	}
 
 	notices := map[string]string{pgpMessage: armourNotice, pgpKey: "[An OpenPGP key.]"}
@@ -106,6 +106,7 @@ func withoutArmour(text string) string {
 			}
 			if end := lineOf(lines[i:], strings.Replace(mark, "BEGIN", "END", 1)); end > 0 {
 				out = append(out, notices[mark])
+				blocks = append(blocks, strings.Join(lines[i:i+end+1], "\n"))
 				i += end + 1
 				continue
 			}
@@ -119,19 +120,20 @@ func withoutArmour(text string) string {
 					out = append(out, strings.TrimPrefix(line, "- "))
 				}
 				out = append(out, "", signedNotice)
+				blocks = append(blocks, strings.Join(lines[i+middle:i+end+1], "\n"))
 				i += end + 1
 				continue
 			}
 
 			// Nothing ends here, so nothing below does: what is left is looked at once.
-			return strings.Join(append(out, lines[i:]...), "\n")
+			return strings.Join(append(out, lines[i:]...), "\n"), blocks
 		}
 
 		out = append(out, lines[i])
 		i++
 	}
 
-	return strings.Join(out, "\n")
+	return strings.Join(out, "\n"), blocks
 }
 
 // lineOf returns at which line a text stands; -1 = at none.

@@ -99,7 +99,7 @@ func ownByMarks(text string, rich *message.Entity) string {
 		return ""
 	}
 
-	source := message.Decode(page.Decode(), page.Params["charset"])
+	source := sourceOf(page)
 	if !containsAny(source, quoteMarks) {
 		return ""
 	}
@@ -149,10 +149,11 @@ func withoutTargets(text string) string {
 		if !found {
 			return out.String()
 		}
-		if _, behind, found = strings.Cut(behind, ")"); !found {
-			return out.String()
+		_, rest, closed := strings.Cut(behind, ")")
+		if !closed {
+			return out.String() + behind
 		}
-		text = behind
+		text = rest
 	}
 }
 

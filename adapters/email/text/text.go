@@ -21,13 +21,25 @@ type readableText struct {
 	text, mime string
 	own        string            // what a client's HTML marks as the sender's own; empty = nothing was marked
 	links      []normalized.Part // of HTML
+	cut        bool              // the end of long HTML is missing
+}
+
+// sourceOf undoes the transfer encoding and the charset of a text.
+func sourceOf(e *message.Entity) string {
+	if charset := e.Params["charset"]; charset != "" || e.Media != "text/html" {
+		return message.Decode(e.Decode(), charset)
+	}
+	return message.DecodeHTML(e.Decode())
 }
 
 func readOwn(e *message.Entity, forwarded bool) readableText {
-	text := message.Decode(e.Decode(), e.Params["charset"])
-	if e.Media == "text/html" {
+	text := sourceOf(e)
+	switch e.Media {
+	case "text/html":
 		content, mime, own, links := readHTML(text, forwarded)
-		return readableText{text: Readable(content), mime: mime, own: Readable(own), links: links}
+		return readableText{text: Readable(content), mime: mime, own: Readable(own), links: links, cut: len(text) > maxHTMLBytes}
+	case "text/markdown", "text/x-markdown", "text/x-web-markdown":
+		return readableText{text: Readable(text), mime: normalized.MIMEMarkdown}
 	}
 	if strings.EqualFold(e.Params["format"], "flowed") {
 		text = unflow(text, strings.EqualFold(e.Params["delsp"], "yes"))
