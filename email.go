@@ -145,7 +145,7 @@ func (m *modules) openEmail() (module exchange.Module, err error) {
 		MailsPerMinute: m.config.SMTP.MailsPerMinute, Reports: m.config.Mail.Reports, ARCSealers: m.config.Mail.ARCSealers, RefuseQuarantine: m.config.Mail.RefuseQuarantine, AllowPrivate: m.config.Federation.AllowPrivate,
 		Mode: m.config.Mail.Mode, Smarthost: m.config.Mail.Smarthost.Reveal(),
 		DKIMSelector: m.config.Mail.DKIMSelector, DKIMKeyFile: m.config.Mail.DKIMKeyFile, ShutdownTimeout: m.config.ShutdownGrace,
-		Receiver: m.pipeline, Agents: m.registry, Threads: m.store, State: m.vault(), Mailbox: m.mailbox, Blobs: m.blobs,
+		Receiver: m.pipeline, Agents: m.registry, Threads: m.store, Said: m.store.Said, State: m.vault(), Mailbox: m.mailbox, Blobs: m.blobs,
 		Resolver: m.resolver, Logger: m.logger, Present: m.demands.Present, MaxHops: m.maxHops, Refuses: m.lists.addressRefused,
 	}
 

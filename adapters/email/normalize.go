@@ -61,6 +61,12 @@ func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Conten
 		to.answered = "" // the tag is someone else's: it opens nothing
 	}
 
+	if thread.known {
+		if shared, err = i.withPasted(ctx, shared, to, thread.id); err != nil {
+			return exchange.Inbound{}, err
+		}
+	}
+
 	parts, err := messageParts(shared, mail.subject(), thread.parent.Subject)
 	if err != nil {
 		return exchange.Inbound{}, err
@@ -96,6 +102,23 @@ func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Conten
 
 	in.Message.RecipientCapabilities.AgentChain = chain
 	return in, nil
+}
+
+// withPasted returns a content of which nothing is old where what looks like the mail that is answered repeats nothing of the conversation: people
+// write such lines, too, and ask for an answer to them. A header that names a mailbox of this server is the answered mail's.
+func (i *inbox) withPasted(ctx context.Context, shared text.Content, to recipient, thread string) (text.Content, error) {
+	if shared.Unmarked == "" || i.options.Said == nil || shared.Names("@"+i.domain) {
+		return shared, nil
+	}
+
+	said, err := i.options.Said(ctx, to.agent, thread)
+	if err != nil {
+		return shared, fmt.Errorf("read what was said in a conversation: %w", err)
+	}
+	if len(said) > 0 && !text.Repeats(shared.Unmarked, said) {
+		shared.Fresh = ""
+	}
+	return shared, nil
 }
 
 // ownID returns the id of the message: its Message-ID, or without one that of its bytes.

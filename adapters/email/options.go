@@ -160,6 +160,9 @@ type Options struct {
 	Receiver exchange.Receiver
 	Agents   Agents
 	Threads  exchange.Threads
+	// Said returns what was said last in a conversation of an agent. Text that only looks like the mail that is answered is compared with it;
+	// nil = its looks decide.
+	Said     func(ctx context.Context, agent, threadID string) ([]string, error)
 	State    State
 	Mailbox  Mailbox // of the operator
 	Blobs    exchange.Blobs

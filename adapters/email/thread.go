@@ -52,6 +52,7 @@ type conversation struct {
 	id     string
 	parent route // the note of the message that the mail answers; empty if the mail joins no known conversation
 	begins bool  // the mail is the first one of the conversation
+	known  bool  // the mail joins a conversation of its sender
 }
 
 // thread decides which conversation a mail belongs to: that of the mail it answers, if its sender wrote that one or was addressed
@@ -72,7 +73,7 @@ func (i *inbox) thread(ctx context.Context, mail *arrival, to recipient, parents
 		}
 		if found {
 			notes, _ := readRoute(known.Route)
-			return conversation{id: known.ThreadID, parent: notes}, nil
+			return conversation{id: known.ThreadID, parent: notes, known: true}, nil
 		}
 	}
 

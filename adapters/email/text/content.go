@@ -25,6 +25,7 @@ const (
 type Content struct {
 	Text      string // without subject
 	Fresh     string // without quotations and signature too; empty = all of text is new
+	Unmarked  string // what is not in Fresh only because it looks like an old mail; see Repeats
 	MIME      string
 	Links     []normalized.Part
 	Forwarded []string // text of enclosed mails and invitations
@@ -53,8 +54,8 @@ func Read(ctx context.Context, fields message.Header, body []byte, size int, kee
 	reader.result.Text = joined(reader.texts)
 	subject := fields.Decoded("Subject")
 	answers := fields.Has("In-Reply-To") || fields.Has("References") || message.BaseSubject(subject) != strings.TrimSpace(subject)
-	if own := fresh(joined(reader.own), subject, answers); own != reader.result.Text && visible(own) {
-		reader.result.Fresh = own
+	if own, unmarked := parted(joined(reader.own), subject, fields.Decoded("From"), answers); own != reader.result.Text && visible(own) {
+		reader.result.Fresh, reader.result.Unmarked = own, unmarked
 	}
 
 	return reader.result, nil

@@ -4,34 +4,42 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // fresh returns what a mail says itself: its text without the mail that it answers and without the signature. Rules are
 // conservative, because a stripper that is too greedy eats forwarded mails and inline answers: what is not surely old
 // stays, a forwarded mail stays whole, and so does a text of which nothing would be left. All work is by lines.
 func fresh(text, subject string, answers bool) string {
+	said, _ := parted(text, subject, "", answers)
+	return said
+}
+
+// parted returns what a mail says itself, and as unmarked the lines that were cut only because they look like the header of an old mail and
+// what follows it: a person can write the same. sender is the name and the address of the author; empty = not known.
+func parted(text, subject, sender string, answers bool) (said, unmarked string) {
 	lines := strings.Split(text, "\n")
 	if forwards(subject) || !answers && hasForwardMark(lines) {
-		return text
+		return text, ""
 	}
 
-	kept := cutQuoted(lines, answers)
-	kept = cutSignature(kept)
+	kept, cut := cutQuoted(lines, answers)
+	kept = cutSignature(kept, sender)
 	// Thunderbird and others put the signature below the quotation.
-	if again := cutQuoted(kept, answers); len(again) < len(kept) {
-		kept = cutSignature(again)
+	if again, more := cutQuoted(kept, answers); len(again) < len(kept) {
+		kept, cut = cutSignature(again, sender), append(more, cut...)
 	}
 
 	// A mark inside of what was cut belongs to an older mail.
 	if len(kept) == len(lines) || hasForwardMark(kept) {
-		return text
+		return text, ""
 	}
 
 	if result := strings.TrimSpace(strings.Join(trimEnd(kept), "\n")); visible(result) {
-		return result
+		return result, strings.Join(cut, "\n")
 	}
 
-	return text
+	return text, ""
 }
 
 func visible(text string) bool {
@@ -39,8 +47,9 @@ func visible(text string) bool {
 }
 
 // cutQuoted takes the answered mail away: below the header or the line that the sender's program put above it, quoted
-// with > to the end under a line that says who wrote it, or the only quotation with such a line anywhere.
-func cutQuoted(lines []string, answers bool) []string {
+// with > to the end under a line that says who wrote it, or the only quotation with such a line anywhere. unmarked is what was cut below a
+// header or a line and has no > in front.
+func cutQuoted(lines []string, answers bool) (kept, unmarked []string) {
 	lines = lines[:len(trimEnd(lines))]
 	at := outlookHeader(lines, answers)
 	if answers {
@@ -50,24 +59,24 @@ func cutQuoted(lines []string, answers bool) []string {
 	}
 
 	if at >= 0 && !answersBelow(lines[at:]) {
-		return withoutRule(trimEnd(lines[:at]))
+		return withoutRule(trimEnd(lines[:at])), lines[at:]
 	}
 
 	block, single := lastQuotation(lines)
 	if block.quotes == 0 {
-		return lines
+		return lines, nil
 	}
 
 	above, shared := announcedAbove(lines, block)
 	if above < 0 && !announcedInside(lines[block.start:block.end]) {
-		return lines
+		return lines, nil
 	}
 
 	if above < 0 {
 		above = block.start
 	}
 
-	kept := trimEnd(lines[:above])
+	kept = trimEnd(lines[:above])
 	// Proton puts the mark of Outlook above the line that says who wrote.
 	if last := len(kept) - 1; last >= 0 && separates(kept[last]) {
 		kept = trimEnd(kept[:last])
@@ -79,19 +88,19 @@ func cutQuoted(lines []string, answers bool) []string {
 
 	rest := lines[block.end:]
 	if len(rest) == 0 {
-		return kept
+		return kept, nil
 	}
 
 	// The sender's own words stand below, or on both sides: only the quotation goes, and only when it is the one that there is.
-	if !single || shared != "" || len(cutSignature(kept)) < len(kept) || quotesOtherwise(kept) || quotesOtherwise(rest) {
-		return lines
+	if !single || shared != "" || len(cutSignature(kept, "")) < len(kept) || quotesOtherwise(kept) || quotesOtherwise(rest) {
+		return lines, nil
 	}
 
 	for blank(rest[0]) {
 		rest = rest[1:] // not the last one: block.end is the end of the text otherwise
 	}
 
-	return slices.Concat(kept, []string{""}, rest)
+	return slices.Concat(kept, []string{""}, rest), nil
 }
 
 // quotation is a run of quoted lines; blank lines inside belong to it.
@@ -579,21 +588,87 @@ var marks = strings.NewReplacer("*", "", `\`, "")
 // MaxSignature is how many lines a signature has at most when its separator is not exact.
 const MaxSignature = 12
 
-// cutSignature cuts at the first signature line. Quoted lines below it mean that the mail goes on.
-func cutSignature(lines []string) []string {
+// cutSignature cuts at the first signature line. Quoted lines below it mean that the mail goes on, and so does a question.
+func cutSignature(lines []string, sender string) []string {
 	for i, line := range lines {
+		exact := false
 		switch {
 		case line == "-- ", line == `\-- `:
+			exact = true
 		case (line == "--" || line == `\--`) && len(lines)-i <= MaxSignature: // the blank was lost on the way
 		default:
 			continue
 		}
 
-		if slices.ContainsFunc(lines[i+1:], quoted) {
+		below := lines[i+1:]
+		if slices.ContainsFunc(below, quoted) || slices.ContainsFunc(below, asks) || !exact && !signs(below, sender) {
 			return lines
 		}
 
 		return trimEnd(lines[:i])
 	}
 	return lines
+}
+
+func asks(line string) bool {
+	line = strings.TrimRight(line, " \t*_")
+	return strings.HasSuffix(line, "?") || strings.HasSuffix(line, "？")
+}
+
+// signs reports whether lines below two dashes are a signature and not the next item of a list: they begin with a name, which is that of
+// the sender where it is known, or with how to reach someone.
+func signs(lines []string, sender string) bool {
+	for len(lines) > 0 && blank(lines[0]) {
+		lines = lines[1:]
+	}
+	if len(lines) == 0 {
+		return true
+	}
+
+	head := unmarked(lines[0])
+	if contact(head) && len(strings.Fields(head)) <= maxNameWords {
+		return true
+	}
+	if !named(head) {
+		return false
+	}
+	if sender == "" || slices.ContainsFunc(lines, contact) {
+		return true
+	}
+	known := strings.ToLower(sender)
+	for word := range wordsOf(strings.ToLower(head)) {
+		if strings.Contains(known, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// maxNameWords bounds the words of a name with its titles.
+const maxNameWords = 6
+
+// named reports whether a line can be the name of a person or of a firm: a few words, of which most have a capital.
+func named(line string) bool {
+	words := strings.Fields(line)
+	if len(words) == 0 || len(words) > maxNameWords || strings.ContainsAny(line, ":;!?=") {
+		return false
+	}
+	small := 0
+	for _, word := range words {
+		if r, _ := utf8.DecodeRuneInString(word); unicode.IsLower(r) {
+			small++
+		}
+	}
+	return small*2 < len(words) || len(words) == 1
+}
+
+// contact reports whether a line says how to reach someone: an address, a page, a telephone.
+func contact(line string) bool {
+	digits := 0
+	for i := range len(line) {
+		if digit(line[i]) {
+			digits++
+		}
+	}
+	return digits >= 6 && !strings.ContainsAny(line, "€$%") || strings.Contains(line, "@") || strings.Contains(line, "://") || strings.Contains(line, "www.")
 }

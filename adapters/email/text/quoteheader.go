@@ -116,8 +116,12 @@ var headerLabels = func() map[string]string {
 }()
 
 // outlookHeader finds where the header of the answered mail begins: a separator and a block of its fields, or the whole
-// block alone when the mail says that it is an answer. -1 = nowhere.
+// block alone below words that do not lead over to it. A mail that answers nothing has no old mail below it. -1 = nowhere.
 func outlookHeader(lines []string, answers bool) int {
+	if !answers {
+		return -1
+	}
+
 	for i, line := range lines {
 		if len(line) < 4 {
 			continue // "a: b" is the shortest
@@ -133,13 +137,13 @@ func outlookHeader(lines []string, answers bool) int {
 			}
 		}
 
-		if !answers || i == 0 {
+		if i == 0 {
 			continue
 		}
 
 		switch label(line) {
 		case "from":
-			if (blank(lines[i-1]) || strings.Contains(line, "@")) && headerFields(lines[i:]) == 4 {
+			if (blank(lines[i-1]) || strings.Contains(line, "@")) && headerFields(lines[i:]) == 4 && !announcedByPerson(lines[:i]) {
 				return i
 			}
 		case "sent": // Hotmail began with the date
@@ -149,6 +153,12 @@ func outlookHeader(lines []string, answers bool) int {
 		}
 	}
 	return -1
+}
+
+// announcedByPerson reports whether the words above a header lead over to it: "Please write this mail for me:".
+func announcedByPerson(above []string) bool {
+	above = withoutRule(trimEnd(above))
+	return len(above) > 0 && endsInColon(above[len(above)-1])
 }
 
 func label(line string) string {

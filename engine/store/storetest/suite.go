@@ -21,6 +21,7 @@ import (
 
 // Records is what adapters and operators read and write beside the pipeline's and delivery's views.
 type Records interface {
+	Said(ctx context.Context, agent, threadID string) ([]string, error)
 	exchange.Threads
 	exchange.Conversations
 	PartiesOf(ctx context.Context, turnID string) ([]string, error)

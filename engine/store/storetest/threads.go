@@ -288,6 +288,16 @@ func partyThread(t *testing.T, p *probe) {
 	private.Response.Visibility = normalized.VisibilityDirect
 	p.tx(func(tx pipeline.Tx) error { return tx.InsertReply(t.Context(), private, "") })
 	p.reads("… m3+ m4+ = 10", pipeline.ThreadQuery{Tail: 4, Principals: []string{"ann"}})
+
+	said, err := p.Records.Said(t.Context(), "echo", asked.ThreadID)
+	if err != nil || len(said) < 4 || said[0] != private.Response.Parts[0].Content || said[1] != asked.Message.Parts[0].Content {
+		t.Errorf("what was said last: %q, %v", said, err)
+	}
+	for _, other := range [][2]string{{"helper", asked.ThreadID}, {"echo", "another"}, {"echo", ""}, {"echo", "a\x00b"}} {
+		if said, err := p.Records.Said(t.Context(), other[0], other[1]); err != nil || len(said) > 0 {
+			t.Errorf("what was said to %s in %q: %q, %v", other[0], other[1], said, err)
+		}
+	}
 	p.reads("… m3+ m4 = 5", pipeline.ThreadQuery{Tail: 3, Principals: []string{"carol"}})
 	p.reads("… m3+ m4 = 9", pipeline.ThreadQuery{Tail: 3, Principals: []string{"ann"}, OthersRead: true})
 
