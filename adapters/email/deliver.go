@@ -125,7 +125,11 @@ func (o *outbox) transact(ctx context.Context, mail outbound.Mail, delivery exch
 	if o.sender == nil {
 		return o.capture(ctx, delivery, mail)
 	}
-	return o.sender.Send(ctx, mail)
+	result, err := o.sender.Send(ctx, mail)
+	if err == nil {
+		o.rememberRelayed(ctx, delivery, result)
+	}
+	return result, err
 }
 
 // waiting are recipients to whom the mail was not offered because the session failed.

@@ -49,11 +49,15 @@ func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Conten
 	claims := mail.sender.claims(mail.env, named)
 	sender := i.senderOf(mail, to, claims)
 	parents := i.parentsOf(mail)
+	answered := parents.parent
 	thread, err := i.thread(ctx, mail, to, parents, sender, own)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
 
+	if thread.answers != "" {
+		answered = thread.answers
+	}
 	if to.answered != "" {
 		to.tag = thread.parent.Tag // the thread tag is in its place
 	}
@@ -79,11 +83,11 @@ func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Conten
 		return exchange.Inbound{}, fmt.Errorf("encode route: %w", err)
 	}
 
-	answerOf := i.answeredAt(parents.parent)
+	answerOf := i.answeredAt(answered)
 	reason, weak := i.automatic(mail, to, named, thread.parent, !answerOf.IsZero() || thread.parent.Version != 0)
 	in := exchange.Inbound{
 		Message: normalized.Message{
-			ID: own, ThreadID: thread.id, InReplyTo: parents.parent,
+			ID: own, ThreadID: thread.id, InReplyTo: answered,
 			Sender: sender, Recipient: to.address, Parts: parts,
 			RecipientCapabilities: capabilities(), ReceivedVia: normalized.ViaEmail,
 			ReceivedAt: identity.At(mail.env.received), Raw: normalized.Raw{MediaType: "message/rfc822"},

@@ -53,6 +53,8 @@ type conversation struct {
 	parent route // the note of the message that the mail answers; empty if the mail joins no known conversation
 	begins bool  // the mail is the first one of the conversation
 	known  bool  // the mail joins a conversation of its sender
+
+	answers string // the Message-ID of our mail that is answered, where the mail knows it by another id; empty = it does not
 }
 
 // thread decides which conversation a mail belongs to: that of the mail it answers, if its sender wrote that one or was addressed
@@ -66,14 +68,18 @@ func (i *inbox) thread(ctx context.Context, mail *arrival, to recipient, parents
 		candidates = append(candidates, to.answered+"@"+i.domain)
 	}
 
-	for _, name := range sender.Names() {
-		known, found, err := i.options.Threads.ContinuedMessage(ctx, to.agent, ChannelName, name, candidates)
-		if err != nil {
-			return conversation{}, fmt.Errorf("find parent mail: %w", err)
-		}
-		if found {
-			notes, _ := readRoute(known.Route)
-			return conversation{id: known.ThreadID, parent: notes, known: true}, nil
+	found, err := i.continued(ctx, to, sender, candidates)
+	if err != nil || found.known {
+		return found, err
+	}
+	own, err := i.relayed(ctx, candidates)
+	if err != nil {
+		return conversation{}, err
+	}
+	if len(own) > 0 {
+		if found, err = i.continued(ctx, to, sender, own); err != nil || found.known {
+			found.answers = own[0]
+			return found, err
 		}
 	}
 
@@ -87,6 +93,21 @@ func (i *inbox) thread(ctx context.Context, mail *arrival, to recipient, parents
 	return conversation{
 		id: exchange.ConversationID(ChannelName, to.agent, sender.Principal(), root), begins: len(parents.references) == 0 || root == id,
 	}, nil
+}
+
+// continued finds the conversation that one of the ids belongs to and that the sender is party to.
+func (i *inbox) continued(ctx context.Context, to recipient, sender normalized.Sender, ids []string) (conversation, error) {
+	for _, name := range sender.Names() {
+		known, found, err := i.options.Threads.ContinuedMessage(ctx, to.agent, ChannelName, name, ids)
+		if err != nil {
+			return conversation{}, fmt.Errorf("find parent mail: %w", err)
+		}
+		if found {
+			notes, _ := readRoute(known.Route)
+			return conversation{id: known.ThreadID, parent: notes, known: true}, nil
+		}
+	}
+	return conversation{}, nil
 }
 
 // namesTag reports whether the author wrote to the address with the thread tag. The envelope alone says that only if it is the author's.
