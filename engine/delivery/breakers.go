@@ -97,7 +97,7 @@ func (b *breakers) failing(key string, now time.Time) bool {
 }
 
 // adopt takes over what another node, or this one before it stopped, knew of a key.
-func (b *breakers) adopt(key string, opened int, until, now time.Time) {
+func (b *breakers) adopt(key string, opened int, until time.Time) {
 	if opened == 0 {
 		return
 	}

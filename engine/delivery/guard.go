@@ -75,7 +75,7 @@ func (s *Service) enter(ctx context.Context, record Record) (leave func(), dead,
 		if !condition.DeadAt.IsZero() {
 			return nil, errDead(condition.DeadAt), nil
 		}
-		s.breakers.adopt(key, condition.Opened, condition.PausedUntil, now)
+		s.breakers.adopt(key, condition.Opened, condition.PausedUntil)
 		if wait := condition.PausedUntil.Sub(now); wait > 0 {
 			attempts.WithLabelValues(channel, "paused").Inc()
 			return nil, nil, queue.SnoozeFor(wait + rand.N(time.Second))

@@ -64,7 +64,7 @@ type Cache struct {
 	source  exchange.Tokens
 	mu      sync.Mutex
 	found   *simplelru.LRU[string, entry] // by hash
-	changes int              // how often it was told to forget
+	changes int                           // how often it was told to forget
 }
 
 type entry struct {
