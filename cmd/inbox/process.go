@@ -55,7 +55,7 @@ func logMemoryLimit(limit int64) {
 // settledAfter is how long after its start a server has done what it does once: migrations, keys, the first sweeps.
 const settledAfter = time.Second
 
-// settleMemory gives back what only the start needed. Left alone, the collector would let the heap grow to three times what it was during
+// settleMemory returns to the system what only the start needed. Left alone, the collector would let the heap grow to three times what it was during
 // the start before it looked again, and the system would have to keep all of it.
 func settleMemory() (end func()) {
 	timer := time.AfterFunc(settledAfter, debug.FreeOSMemory)
