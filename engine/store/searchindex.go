@@ -36,6 +36,8 @@ const (
 	// indexedAtOnce and wordsAtOnce bound one transaction of the worker.
 	indexedAtOnce = 200
 	wordsAtOnce   = 20_000
+	// rebuiltAtOnce bounds it while all turns are indexed again: each waits as a row of its own, which the writer of messages inserts and removes.
+	rebuiltAtOnce = 50
 	// gatherTime is how long the worker waits for more after the first change.
 	gatherTime = 100 * time.Millisecond
 	// lookForWords is how soon it finds what other nodes left, and what a crash did.
@@ -441,7 +443,7 @@ func (t searchTx) enqueue(ctx context.Context, late, last int64, unanswered []st
 	if err != nil || waits || before == "" { // what is new comes first
 		return err
 	}
-	again, err := column[string](ctx, t.sql, selectRebuilt, []any{before, int64(indexedAtOnce)})
+	again, err := column[string](ctx, t.sql, selectRebuilt, []any{before, int64(rebuiltAtOnce)})
 	if err != nil {
 		return err
 	}
@@ -450,7 +452,7 @@ func (t searchTx) enqueue(ctx context.Context, late, last int64, unanswered []st
 			return err
 		}
 	}
-	if before = ""; len(again) == indexedAtOnce {
+	if before = ""; len(again) == rebuiltAtOnce {
 		before = again[len(again)-1]
 	}
 	return t.sql.Do(ctx, `UPDATE search_state SET rebuild_before = $1 WHERE one = 1`, before)
