@@ -64,6 +64,16 @@ type call struct {
 	stopping   <-chan struct{}        // closed when the gRPC server begins to stop; nil = asked of the HTTP server
 	reached    atomic.Pointer[string] // operation of the handler; errors before it are the binding's
 	problem    atomic.Pointer[problem]
+	sentBytes  atomic.Int64 // of files in an answer by gRPC
+}
+
+// maxGRPCFiles bounds the bytes of the files in an answer by gRPC: libraries refuse to read a message over 4 MiB unless they are told
+// otherwise.
+const maxGRPCFiles = 3 << 20
+
+// takes reports whether a file of so many bytes may be in the answer itself.
+func (c *call) takes(size int64) bool {
+	return c.stopping == nil || c.sentBytes.Add(size) <= maxGRPCFiles
 }
 
 // operation names the handler that was reached; empty before.

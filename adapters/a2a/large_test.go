@@ -183,3 +183,74 @@ func TestLargeFilesOfAnAnswer(t *testing.T) {
 		t.Errorf("by gRPC: %v", artifact)
 	}
 }
+
+// TestFilesThatDefaultClientsRead: a client of gRPC with the usual bound of 4 MiB reads every answer; files over 3 MiB together are addresses
+// there, and bytes by the other bindings.
+func TestFilesThatDefaultClientsRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		sizes  []int // of the files, in KiB
+		inside int   // files that are in the answer by gRPC
+	}{
+		"one large":     {[]int{6000}, 0},
+		"one small":     {[]int{2000}, 1},
+		"together":      {[]int{2000, 2000, 2000}, 1},
+		"at the bound":  {[]int{3072}, 1},
+		"over the line": {[]int{3073, 1}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := setup(t, func(o *Options) {
+				o.FileURL = func(reply exchange.Reply, part normalized.Part) string {
+					return "https://agents.test/media/" + reply.ID + "/" + part.Name
+				}
+			})
+			var parts []normalized.Part
+			for i, size := range c.sizes {
+				digest, stored, err := b.adapter.options.Blobs.Put(t.Context(), strings.NewReader(strings.Repeat(string(rune('a'+i)), size<<10)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				parts = append(parts, normalized.Part{Kind: normalized.PartFile, MIME: "application/pdf", Name: "file.pdf", BytesRef: normalized.Stored(digest), Size: stored})
+			}
+			b.engine.agent = func(context.Context, *run) normalized.Response { return normalized.Response{Parts: parts} }
+
+			sent, err := b.dial().SendMessage(calling(b.ada), grpcMessage("m1", "echo"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			count := func(task *pb.Task) (inside, addressed int) {
+				for _, artifact := range task.GetArtifacts() {
+					for _, part := range artifact.GetParts() {
+						if len(part.GetRaw()) > 0 {
+							inside++
+						} else if strings.HasPrefix(part.GetUrl(), "https://agents.test/media/") {
+							addressed++
+						}
+					}
+				}
+				return inside, addressed
+			}
+			check := func(by string, task *pb.Task) {
+				if inside, addressed := count(task); inside != c.inside || inside+addressed != len(c.sizes) {
+					t.Errorf("%s: %d files inside, %d addresses", by, inside, addressed)
+				}
+			}
+			check("SendMessage", sent.GetTask())
+			got, err := b.dial().GetTask(calling(b.ada), &pb.GetTaskRequest{Tenant: "echo", Id: sent.GetTask().GetId()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			check("GetTask", got)
+			with := true
+			list, err := b.dial().ListTasks(calling(b.ada), &pb.ListTasksRequest{Tenant: "echo", IncludeArtifacts: &with})
+			if err != nil {
+				t.Fatal(err)
+			}
+			check("ListTasks", list.GetTasks()[0])
+
+			whole := b.rpc(b.ada, "GetTask", `{"id":"`+got.GetId()+`"}`)
+			if raw := strings.Count(whole.body, `"raw":"`); raw != len(c.sizes) {
+				t.Errorf("JSON-RPC has %d files inside", raw)
+			}
+		})
+	}
+}

@@ -389,6 +389,9 @@ func (c codec) renderFile(ctx context.Context, part normalized.Part, withBytes b
 		if err != nil {
 			return nil, fmt.Errorf("read inline bytes: %w", err)
 		}
+		if to, is := callOf(ctx); is && !to.takes(int64(len(content))) {
+			return c.elsewhere(part, rendered), nil
+		}
 		rendered.Content = contentOf(part, content)
 	case ref.URL != "":
 		rendered.Content = a2a.URL(ref.URL)
@@ -401,7 +404,7 @@ func (c codec) renderFile(ctx context.Context, part normalized.Part, withBytes b
 		if err != nil {
 			return nil, err
 		}
-		if content == nil {
+		if to, is := callOf(ctx); content == nil || is && !to.takes(int64(len(content))) {
 			return c.elsewhere(part, rendered), nil
 		}
 		rendered.Content = contentOf(part, content)
