@@ -16,8 +16,8 @@ import (
 
 	"inbox/exchange"
 	"inbox/internal/await"
-	"inbox/internal/eventreaders"
 	"inbox/internal/httpserver"
+	"inbox/internal/httpserver/httpservertest"
 	"inbox/normalized"
 )
 
@@ -359,7 +359,7 @@ func TestQuietStreamsAreKeptAlive(t *testing.T) {
 	if !strings.Contains(stream.String(), "\n"+httpserver.EventComment) {
 		t.Errorf("no comment line after the first event of\n%s", &stream)
 	}
-	eventreaders.Check(t, stream.String(), len(eventreaders.Standard(stream.String())))
+	httpservertest.Check(t, stream.String(), len(httpservertest.Standard(stream.String())))
 }
 
 func TestStoppingServerLetsReadersGo(t *testing.T) {

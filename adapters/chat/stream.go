@@ -339,7 +339,7 @@ func (p *progress) lacks(reply string) (rest string, one bool) {
 
 const whiteSpace = " \t\r\n"
 
-// withoutShared cuts the white space off the begin of a text that the reader has already.
+// withoutShared cuts the white space off the start of a text that the reader has already.
 func withoutShared(text, has string) string {
 	for has != "" && text != "" && text[0] == has[0] {
 		text, has = text[1:], has[1:]

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"inbox/internal/await"
-	"inbox/internal/eventreaders"
+	"inbox/internal/httpserver/httpservertest"
 )
 
 // piped is a response that is read while it grows.
@@ -119,7 +119,7 @@ func TestEventsStayAlive(t *testing.T) {
 		if took := time.Since(begun); took != 5*keepAlive {
 			t.Errorf("five comments in %s", took)
 		}
-		eventreaders.Check(t, stream.String(), 1)
+		httpservertest.Check(t, stream.String(), 1)
 		cancel()
 	})
 }

@@ -33,7 +33,6 @@ var levels = map[string]int{
 	"internal/systemd":          0,
 	"internal/metadata":         0,
 	"internal/lookalike":        0,
-	"internal/eventreaders":     0,
 
 	"policypart":           1,
 	"internal/redact":      1,

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"inbox/internal/eventreaders"
 	"inbox/internal/httpserver"
+	"inbox/internal/httpserver/httpservertest"
 )
 
 // pipeListener hands out the server's ends of pipes: connections without buffers, on the clock of a synctest bubble.
@@ -143,7 +143,7 @@ func TestSilenceIsNoEvent(t *testing.T) {
 		out.Close()
 
 		stream := recorded.body.String()
-		eventreaders.Check(t, stream, 3)
+		httpservertest.Check(t, stream, 3)
 		if beats := strings.Count(stream, httpserver.EventComment); beats != 8 || !strings.HasPrefix(stream, "retry: 5000\n:") {
 			t.Errorf("%d comments in\n%s", beats, stream)
 		}

@@ -1,6 +1,6 @@
-// Package eventreaders reads streams of server-sent events in tests as the decoders of widely used clients do, which differ
+// Package httpservertest reads streams of server-sent events in tests as the decoders of widely used clients do, which differ
 // in what an empty line means. No server imports it.
-package eventreaders
+package httpservertest
 
 import (
 	"encoding/json"
