@@ -51,6 +51,13 @@ type Inbound struct {
 	// sender without proof is counted by a keyed hash of its network (TurnRecord.Network).
 	Client netip.Addr
 
+	// Chain names what led to a message whose sender took no part in a conversation before: an answer of ours to someone else, or
+	// the subject of a reply. Such messages are counted together, because a program may write from a new address each time. Empty = the message
+	// begins a conversation, or goes on in its sender's.
+	Chain string
+	// Astray says that the message answers an answer of ours to someone else.
+	Astray bool
+
 	NewThread    bool // Message.ThreadID was made for this message, and no other sender can know it yet
 	NewReference bool // Reference was made for this message, and no other message can have it yet
 

@@ -166,6 +166,10 @@ func (e *engine) ContinuedMessage(_ context.Context, agent, _, principal string,
 	return exchange.ThreadEntry{}, false, nil
 }
 
+func (e *engine) RepliedMessage(context.Context, string, string, string) (exchange.ThreadEntry, bool, error) {
+	return exchange.ThreadEntry{}, false, nil
+}
+
 func (e *engine) SentMessage(context.Context, string, string, string) (exchange.ThreadEntry, bool, error) {
 	return exchange.ThreadEntry{}, false, nil
 }

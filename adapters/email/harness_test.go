@@ -51,6 +51,17 @@ func (e *engine) ContinuedMessage(_ context.Context, agent, _, principal string,
 	return exchange.ThreadEntry{}, false, nil
 }
 
+func (e *engine) RepliedMessage(_ context.Context, agent, _, id string) (exchange.ThreadEntry, bool, error) {
+	e.mu.Lock()
+	question, replied := e.replies[id]
+	e.mu.Unlock()
+	if !replied {
+		return exchange.ThreadEntry{}, false, nil
+	}
+	entry, found := e.find(agent, e.All()[question].Message.ID, func(exchange.Inbound) bool { return true })
+	return entry, found, nil
+}
+
 func (e *engine) SentMessage(_ context.Context, agent, principal, id string) (exchange.ThreadEntry, bool, error) {
 	entry, found := e.find(agent, id, func(in exchange.Inbound) bool {
 		return in.Message.ID == id && in.Message.Sender.Principal() == principal

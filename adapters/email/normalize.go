@@ -77,7 +77,7 @@ func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Conten
 	}
 
 	kept := i.route(mail, to, parents, message.ID(mail.fields), named)
-	kept.Marks = i.habits(mail, to)
+	kept.Marks, kept.Chain = i.habits(mail, to), thread.chain
 	notes, err := json.Marshal(kept)
 	if err != nil {
 		return exchange.Inbound{}, fmt.Errorf("encode route: %w", err)
@@ -94,7 +94,7 @@ func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Conten
 			Surface: surfaceOf(mail, to),
 		},
 		Audience: i.audience(sender, kept), Original: i.original(mail), Files: mail.files, Channel: ChannelName, Route: notes, Repeats: true, NoReply: reason, Doubted: weak,
-		AnswerOf: answerOf, Opens: thread.begins, Client: mail.env.client(),
+		AnswerOf: answerOf, Opens: thread.begins, Chain: thread.chain, Astray: thread.astray, Client: mail.env.client(),
 		FromAgent: mail.fields.Has(chainField) || autoSubmitted(mail.fields) != "",
 		Rejected:  i.verifier.rejected(mail.sender),
 	}

@@ -1,9 +1,12 @@
 package email
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -14,6 +17,7 @@ import (
 
 	"inbox/adapters/email/message"
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/normalized"
 )
 
@@ -54,6 +58,8 @@ type conversation struct {
 	begins bool  // the mail is the first one of the conversation
 	known  bool  // the mail joins a conversation of its sender
 
+	chain   string // see exchange.Inbound.Chain
+	astray  bool   // see exchange.Inbound.Astray
 	answers string // the Message-ID of our mail that is answered, where the mail knows it by another id; empty = it does not
 }
 
@@ -90,7 +96,12 @@ func (i *inbox) thread(ctx context.Context, mail *arrival, to recipient, parents
 	case !mail.counts("message-id"):
 		root = digestOf(mail.mail) + "@" + i.domain
 	}
+	chain, astray, err := i.chain(ctx, mail, to, append(slices.Clone(candidates), own...))
+	if err != nil {
+		return conversation{}, err
+	}
 	return conversation{
+		chain: chain, astray: astray,
 		id: exchange.ConversationID(ChannelName, to.agent, sender.Principal(), root), begins: len(parents.references) == 0 || root == id,
 	}, nil
 }
@@ -104,10 +115,37 @@ func (i *inbox) continued(ctx context.Context, to recipient, sender normalized.S
 		}
 		if found {
 			notes, _ := readRoute(known.Route)
-			return conversation{id: known.ThreadID, parent: notes, known: true}, nil
+			return conversation{id: known.ThreadID, parent: notes, chain: notes.Chain, known: true}, nil
 		}
 	}
 	return conversation{}, nil
+}
+
+// chain returns what led to a mail that joins no conversation of its sender (decision 0187): the conversation in which we wrote the answer that it answers, whoever
+// asked there, or for a reply that names no mail of ours its subject, in the sender's domain. A program that writes from a new address each time is
+// recognised by it. Only a mail that names an answer of ours costs a look-up.
+func (i *inbox) chain(ctx context.Context, mail *arrival, to recipient, ids []string) (chain string, astray bool, err error) {
+	for _, id := range ids {
+		if i.answeredAt(id).IsZero() {
+			continue
+		}
+		known, found, err := i.options.Threads.RepliedMessage(ctx, to.agent, ChannelName, id)
+		if err != nil {
+			return "", false, fmt.Errorf("find the mail that was answered with %s: %w", id, err)
+		}
+		if found {
+			notes, _ := readRoute(known.Route)
+			return cmp.Or(notes.Chain, known.ThreadID), true, nil
+		}
+	}
+
+	subject := mail.subject()
+	base := message.BaseSubject(subject)
+	if base == "" || base == strings.TrimSpace(subject) && len(ids) == 0 {
+		return "", false, nil
+	}
+	sum := sha256.Sum256([]byte(identity.RegistrableDomain(mail.sender.from.Domain) + "\n" + strings.ToLower(base)))
+	return "subject " + hex.EncodeToString(sum[:16]), false, nil
 }
 
 // namesTag reports whether the author wrote to the address with the thread tag. The envelope alone says that only if it is the author's.
@@ -181,6 +219,7 @@ type route struct {
 	Forward     bool              `json:"forward,omitempty"`    // a mail to a role address is sent on
 	ReplyAll    bool              `json:"reply_all,omitempty"`  // the answer goes to To and Cc as well, where it may
 	Unfollowed  string            `json:"unfollowed,omitempty"` // a Reply-To that is not written to
+	Chain       string            `json:"chain,omitempty"`      // see exchange.Inbound.Chain
 	Marks       []string          `json:"marks,omitempty"`      // weak marks of automatic mail that all mails of the sender may have
 }
 

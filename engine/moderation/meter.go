@@ -21,7 +21,7 @@ import (
 )
 
 // limit: sender, network, guest_bytes, host, agent, total, thread, sender_runs, agent_runs, sender_cost, agent_cost, and the brakes of a way:
-// answers_thread, answers_sender, same, machine
+// answers_thread, answers_sender, answers_chain, answers_domain, same, machine
 var overLimit = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_over_limit_total", Help: "Messages that were over a limit or budget.",
 }, []string{"limit"})
@@ -144,6 +144,8 @@ type Subject struct {
 	Message string // id of the message among those of its sender; empty = no other one is a copy of it
 
 	Channel string            // by which it came
+	Chain   string            // what led to a message of somebody new, see exchange.Inbound.Chain
+	Astray  bool              // it answers an answer to someone else
 	Opens   bool              // the message is the first one of its thread: nothing was counted there before
 	Said    []normalized.Part // what it says
 	Waited  time.Duration     // how long after an answer of ours it came that it answers; 0 = it answers none of ours
@@ -309,26 +311,33 @@ func (m *Meter) Report(ctx context.Context, found Excess) (Excess, *Reservation)
 		return found, &Reservation{}
 	}
 
-	told := bound{key: "over " + b.key, step: 1, ends: b.ends}
+	before, first, reservation, err := m.count(ctx, bound{key: "over " + b.key, step: 1, ends: b.ends})
+	found.Flood = before >= overflow*max(b.most, 1)
+	found.First, found.Contended = first, err != nil // without the database no one can be told that they were told
+	return found, reservation
+}
+
+// count adds one to a counter, and reports what it was before and whether this is the first one on all nodes. The reservation is never nil.
+func (m *Meter) count(ctx context.Context, told bound) (before int64, first bool, _ *Reservation, _ error) {
 	m.learn(ctx, []bound{told})
 	m.mu.Lock()
 	c := m.counter(told.key, told.ends)
-	before := c.sum + c.pending + c.reserved
+	before = c.sum + c.pending + c.reserved
 	c.reserved++
 	unwritten := c.pending
 	m.mu.Unlock()
 	reservation := &Reservation{meter: m, of: &counting{holders: 1, taken: []taken{{c, told}}}}
-	found.Flood = before >= overflow*max(b.most, 1)
-
 	if before > 0 {
-		return found, reservation
+		return before, false, reservation, nil
 	}
 
 	// Two nodes may find it at once: the database says which was first.
 	sums, err := m.options.Counters.AddCounts(ctx, []exchange.Count{{Key: told.key, Amount: unwritten + 1, Ends: told.ends}})
-	if err != nil || len(sums) != 1 {
-		found.Contended = true // without the database no one can be told that they were told
-		return found, reservation
+	if err == nil && len(sums) != 1 {
+		err = errNoCount
+	}
+	if err != nil {
+		return before, false, reservation, err
 	}
 
 	m.mu.Lock()
@@ -336,8 +345,37 @@ func (m *Meter) Report(ctx context.Context, found Excess) (Excess, *Reservation)
 	m.owe(c, -unwritten)
 	reservation.of.written = true
 	m.mu.Unlock()
-	found.First = sums[0].Amount == 1
-	return found, reservation
+	return before, sums[0].Amount == 1, reservation, nil
+}
+
+var errNoCount = errors.New("the database returned no count")
+
+// maxExplainedOfHost is how many senders of one registrable domain are told in a day: a program may write from a new address each time.
+const maxExplainedOfHost = 20
+
+// Explain reports whether a sender is to be told why a message stays without an answer: once in a day, and not if many of the sender's domain
+// were told. The reservation is never nil; released, what it counted is given back.
+func (m *Meter) Explain(ctx context.Context, s Subject) (bool, *Reservation) {
+	now := m.options.Now()
+	begin := now.Truncate(day)
+	key := func(of string) string { return "explained " + strconv.FormatInt(begin.Unix(), 36) + " " + of }
+	host := bound{key: key("host " + identity.RegistrableDomain(s.Host)), step: 1, ends: begin.Add(day)}
+	m.learn(ctx, []bound{host})
+	m.mu.Lock()
+	c := m.counter(host.key, host.ends)
+	full := c.sum+c.pending+c.reserved >= maxExplainedOfHost
+	m.mu.Unlock()
+	if full {
+		return false, &Reservation{}
+	}
+
+	_, first, reservation, err := m.count(ctx, bound{key: key("to " + s.Principal), step: 1, ends: begin.Add(day)})
+	if first && err == nil {
+		m.mu.Lock()
+		m.owe(m.counter(host.key, host.ends), 1)
+		m.mu.Unlock()
+	}
+	return first && err == nil, reservation
 }
 
 // counter returns the counter of a key and makes it the one used last; the caller holds the lock.

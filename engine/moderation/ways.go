@@ -4,11 +4,13 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/normalized"
 )
 
@@ -16,6 +18,8 @@ import (
 const (
 	brakeThread  = "answers_thread"
 	brakeSender  = "answers_sender"
+	brakeChain   = "answers_chain"
+	brakeDomain  = "answers_domain"
 	brakeSame    = "same"
 	brakeMachine = "machine"
 )
@@ -44,6 +48,19 @@ func (m *Meter) wayBounds(s Subject, now time.Time) []bound {
 
 	add(brakeThread, s.Agent+" "+s.Thread, "%d answers in this conversation within %s", true, limits.Thread)
 	add(brakeSender, s.Agent+" "+s.Principal, "%d answers to this sender within %s", false, limits.Sender)
+	if s.Chain == "" {
+		return list
+	}
+
+	// The message that began the chain was answered as well.
+	chain := slices.Clone(limits.Thread)
+	for i := range chain {
+		chain[i].Amount = max(chain[i].Amount-1, 1)
+	}
+	add(brakeChain, s.Agent+" "+s.Chain, "%d answers along this chain of replies within %s", false, chain)
+	if host := identity.RegistrableDomain(s.Host); s.Astray && host != "" {
+		add(brakeDomain, s.Agent+" "+host, "%d answers to new senders of this domain who answer mails to others within %s", false, limits.Sender)
+	}
 	return list
 }
 

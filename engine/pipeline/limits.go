@@ -22,6 +22,8 @@ type Meter interface {
 	Reserve(ctx context.Context, subject moderation.Subject) (*moderation.Reservation, moderation.Excess, bool)
 	// Report counts what is over a limit and completes the excess. Its reservation ends with the transaction, too.
 	Report(ctx context.Context, excess moderation.Excess) (moderation.Excess, *moderation.Reservation)
+	// Explain reports whether a sender is to be told why a message stays without an answer: once in a day. Its reservation is never nil.
+	Explain(ctx context.Context, subject moderation.Subject) (bool, *moderation.Reservation)
 	Spend(ctx context.Context, subject moderation.Subject, cost int64)
 	// Remember notes that a sender was answered.
 	Remember(subject moderation.Subject)
@@ -107,6 +109,9 @@ type limited struct {
 // It changes the turn; the finalNotice is stored with it. A fault refuses the message. Where the message is over a limit its
 // first copy is looked for before anything is counted: a repeat is no message.
 func (s *acceptor) limit(ctx context.Context, agent agents.Entry, in exchange.Inbound, turn *exchange.TurnRecord, networks []string) (limited, error) {
+	if turn.State == exchange.StateSilent && in.Doubted {
+		return s.explainSilence(ctx, agent, in, turn)
+	}
 	if turn.State != exchange.StateAccepted || in.Settlement != nil || mayDecide(agent, in) {
 		return limited{}, nil
 	}
@@ -119,7 +124,8 @@ func (s *acceptor) limit(ctx context.Context, agent agents.Entry, in exchange.In
 
 	subject := subjectOf(*turn)
 	subject.Networks, subject.Bytes = networks, storedBytes(in)
-	subject.Message, subject.Opens = turn.Message.ID, in.Opens || in.NewThread
+	subject.Message, subject.Opens, subject.Chain = turn.Message.ID, in.Opens || in.NewThread, in.Chain
+	subject.Astray = in.Astray
 	subject.Said, subject.Waited = turn.Message.Parts, waited(in, turn.AcceptedAt)
 	counted, excess, over := s.limiters().Meter.Reserve(ctx, subject)
 	if !over {
@@ -147,6 +153,32 @@ func (s *acceptor) limit(ctx context.Context, agent agents.Entry, in exchange.In
 	}
 
 	return limited{last: last, audit: audit, counted: told}, err
+}
+
+// wordDoubted is what a sender is told whose message looked as if a program had written it.
+const wordDoubted = "This message looked as if a program had sent it, so I did not answer it. If you wrote it yourself, reply to this mail with any words."
+
+// explainSilence tells a proven sender once in a day that a message was not answered because of a guess. Whoever the agent is closed to, or
+// who wants to hear nothing, is not told.
+func (s *acceptor) explainSilence(ctx context.Context, agent agents.Entry, in exchange.Inbound, turn *exchange.TurnRecord) (limited, error) {
+	sender := in.Message.Sender
+	if len(sender.Identities) == 0 || in.Quiet || guarded(in) || s.limiters().Meter == nil || s.options.Moderator.Sender(sender).Effect != "" ||
+		!agent.Settings.Decide(identity.PurposeMessage, sender).Allowed {
+		return limited{}, nil
+	}
+	if _, stopped := s.options.Moderator.Stopped(turn.Agent, turn.Principal); stopped {
+		return limited{}, nil
+	}
+
+	tell, counted := s.limiters().Meter.Explain(ctx, subjectOf(*turn))
+	if !tell {
+		return limited{counted: counted}, nil
+	}
+	last, reached, err := s.finalNoticeOf(ctx, *turn, wordDoubted, "")
+	if err != nil || !reached {
+		return limited{counted: counted}, err
+	}
+	return limited{last: last, counted: counted}, nil
 }
 
 // contended refuses a message whose limit is full of messages that are being stored at this moment, or about which the

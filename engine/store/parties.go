@@ -59,6 +59,14 @@ func (s turnStore) ContinuedMessage(ctx context.Context, agent, channel, princip
 	return exchange.ThreadEntry{}, false, nil
 }
 
+const selectReplied = `SELECT t.id, t.thread_id, t.reference, t.received_via, t.channel, t.route, t.message FROM replies r JOIN turns t ON t.id = r.turn_id
+	WHERE r.native_key = $1 AND r.native_key <> '' AND r.native_id = $2 AND r.agent = $3 ORDER BY r.id LIMIT 4`
+
+// RepliedMessage finds the message that a reply answers; see exchange.Threads.
+func (s turnStore) RepliedMessage(ctx context.Context, agent, channel, nativeID string) (exchange.ThreadEntry, bool, error) {
+	return s.entry(ctx, channel, selectReplied, nativeID, hashKey(nativeID), nativeID, agent)
+}
+
 const selectSentEntry = `SELECT id, thread_id, reference, received_via, channel, route, message FROM turns
 	WHERE native_key = $1 AND native_id = $2 AND agent = $3 AND principal = $4 ORDER BY id LIMIT 1`
 

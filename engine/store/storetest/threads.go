@@ -265,6 +265,18 @@ func partyThread(t *testing.T, p *probe) {
 		t.Errorf("a message of another channel is continued: %v, %v", found, err)
 	}
 
+	for id, found := range map[string]bool{"note m0": true, "note m1": true, "m0": false, "unknown": false, "": false} {
+		entry, replied, err := p.Records.RepliedMessage(t.Context(), "echo", normalized.ViaEmail, id)
+		if err != nil || replied != found || found && entry.Message.ID != strings.TrimPrefix(id, "note ") {
+			t.Errorf("%s answers %+v, %v, %v; want %v", id, entry, replied, err, found)
+		}
+	}
+	for agent, channel := range map[string]string{"echo": "chat", "other": normalized.ViaEmail} {
+		if _, found, err := p.Records.RepliedMessage(t.Context(), agent, channel, "note m0"); err != nil || found {
+			t.Errorf("%s has replied on %s: %v, %v", agent, channel, found, err)
+		}
+	}
+
 	// Two people have used one id: each finds its own.
 	twin := say("m0", "eve", exchange.Audience{})
 	for principal, want := range map[string]string{"ann": first.ID, "eve": twin.ID, "bob": first.ID} {
