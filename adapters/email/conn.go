@@ -273,6 +273,10 @@ var corrected = map[string]string{
 	"523 5.7.10 TLS is required\r\n":                         "502 5.5.1 There is no login here; mail for this domain needs none\r\n",
 }
 
+// notOffered is how the library refuses a parameter of an extension that was not announced, such as RET of RFC 3461. RFC 5321, section 4.1.1.11,
+// has 555 for that.
+const notOffered = "504 5.5.4 "
+
 // libraryIdle is what the library says when no command came in time, which is also how a session ends when the server stops.
 const libraryIdle = "421 4.4.2 Idle timeout, "
 
@@ -288,6 +292,8 @@ func (c *peerConn) answerLine(p []byte) (int, error) {
 	}
 
 	switch {
+	case strings.HasPrefix(line, notOffered) && strings.HasSuffix(line, " is not implemented\r\n"):
+		line = "555" + strings.TrimPrefix(line, "504")
 	case strings.HasPrefix(line, libraryIdle) && c.isEnding():
 		line = "421 4.3.2 " + c.listener.hostname + " is shutting down, please try again\r\n"
 	case strings.HasPrefix(line, helloAnswer):

@@ -277,9 +277,12 @@ func TestAnswersToWhatIsOutOfOrder(t *testing.T) {
 	}
 	w.say("AUTH PLAIN AHgAeQ==", "502 5.5.1")
 	w.say("MAIL FROM:<a@plain.test> FOO=bar", "555 5.5.4")
+	w.say("MAIL FROM:<a@plain.test> RET=HDRS", "555 5.5.4")
+	w.say("MAIL FROM:<a@plain.test> ENVID=x", "555 5.5.4")
 	w.say("MAIL FROM:<a@plain.test> BODY=8BITMIME", "250")
 	w.say("DATA", "503 5.5.1")
 	w.say("RCPT TO:<echo@inbox.test> FOO=bar", "555 5.5.4")
+	w.say("RCPT TO:<echo@inbox.test> NOTIFY=NEVER", "555 5.5.4")
 	w.say("RCPT TO:<echo@inbox.test>", "250")
 	w.say("HELP", "214")
 	w.say("VRFY echo", "252")
