@@ -33,7 +33,7 @@ type Tokens interface {
 type Threads interface {
 	// ContinuedMessage finds a message of the agent on the channel by its own id or by that of its answer. Ids are tried in order.
 	ContinuedMessage(ctx context.Context, agent, channel, principal string, nativeIDs []string) (ThreadEntry, bool, error)
-	// RepliedMessage finds the message of the agent on the channel that was answered with the id, whoever sent it. It is for counting only: who
+	// RepliedMessage finds the message of the agent on the channel that was answered with the id, whichever sender it had. It is for counting only: who
 	// knows the id may see nothing of the message.
 	RepliedMessage(ctx context.Context, agent, channel, nativeID string) (ThreadEntry, bool, error)
 	// SentMessage finds the message with the id that the principal sent to the agent.

@@ -121,7 +121,7 @@ func (i *inbox) continued(ctx context.Context, to recipient, sender normalized.S
 	return conversation{}, nil
 }
 
-// chain returns what led to a mail that joins no conversation of its sender (decision 0187): the conversation in which we wrote the answer that it answers, whoever
+// chain returns what led to a mail that joins no conversation of its sender (decision 0187): the conversation in which we wrote the answer that it answers, whichever sender
 // asked there, or for a reply that names no mail of ours its subject, in the sender's domain. A program that writes from a new address each time is
 // recognised by it. Only a mail that names an answer of ours costs a look-up.
 func (i *inbox) chain(ctx context.Context, mail *arrival, to recipient, ids []string) (chain string, astray bool, err error) {

@@ -144,7 +144,7 @@ type Subject struct {
 	Message string // id of the message among those of its sender; empty = no other one is a copy of it
 
 	Channel string            // by which it came
-	Chain   string            // what led to a message of somebody new, see exchange.Inbound.Chain
+	Chain   string            // what led to a message of a new sender, see exchange.Inbound.Chain
 	Astray  bool              // it answers an answer to someone else
 	Opens   bool              // the message is the first one of its thread: nothing was counted there before
 	Said    []normalized.Part // what it says

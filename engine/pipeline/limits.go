@@ -158,7 +158,7 @@ func (s *acceptor) limit(ctx context.Context, agent agents.Entry, in exchange.In
 // wordDoubted is what a sender is told whose message looked as if a program had written it.
 const wordDoubted = "This message looked as if a program had sent it, so I did not answer it. If you wrote it yourself, reply to this mail with any words."
 
-// explainSilence tells a proven sender once in a day that a message was not answered because of a guess. Whoever the agent is closed to, or
+// explainSilence tells a proven sender once in a day that a message was not answered because of a guess. A sender to whom the agent is closed, or
 // who wants to hear nothing, is not told.
 func (s *acceptor) explainSilence(ctx context.Context, agent agents.Entry, in exchange.Inbound, turn *exchange.TurnRecord) (limited, error) {
 	sender := in.Message.Sender
