@@ -334,8 +334,13 @@ func readingAt(text string, at int) (box Mailbox, ok bool) {
 	return box, err == nil
 }
 
-// leadsToAngle reports whether only words stand before the next angle bracket, so that none of them is an address.
+// leadsToAngle reports whether only words stand before the next mailbox in angle brackets, so that none of them is an address.
 func leadsToAngle(text string) bool {
 	next := strings.IndexAny(text, strings.TrimLeft(structural, blanks))
-	return next >= 0 && text[next] == '<'
+	if next < 0 || text[next] != '<' {
+		return false
+	}
+	inside, _, closed := strings.Cut(text[next+1:], ">")
+	_, mailbox := readSpec(inside)
+	return closed && mailbox
 }
