@@ -629,6 +629,17 @@ func (a *agentSet) listens(name string) bool {
 	return is
 }
 
+// aliasOf returns the agent that has a mail address as an alias; empty = none. The address is in lower case.
+func (a *agentSet) aliasOf(address string) string {
+	tables := a.now().config.Agents
+	for i := range tables {
+		if slices.Contains(tables[i].Aliases, address) {
+			return tables[i].Name
+		}
+	}
+	return ""
+}
+
 // answersLists reports whether an agent answers mail of mailing lists.
 func (a *agentSet) answersLists(agent string) bool {
 	if own := a.agentTable(agent).AnswerLists; own != nil {

@@ -130,6 +130,7 @@ func (m *modules) mailDelivery(options *email.Options) {
 	options.ThreadTags = m.config.Mail.ThreadTags
 	options.FileLink = m.activitypub.MediaURL
 	options.AnswersLists, options.Closed = m.answersLists, m.availability.Closed
+	options.AliasOf, options.CatchAll = m.aliasOf, m.config.Mail.CatchAll
 	options.ReplyTo, options.RepliesToAll = m.followsReplyTo, m.repliesToAll
 	options.Policies = stsFetcher{m.client, m.config.Mail.MTASTSPort}
 	options.Deliveries = mailReports{m.resources, m.delivery}

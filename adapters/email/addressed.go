@@ -197,7 +197,7 @@ var deliveredFields = []string{"Delivered-To", "X-Original-To", "Envelope-To", "
 func (i *inbox) redirected(mail *arrival) bool {
 	for _, name := range deliveredFields {
 		for _, box := range mail.addresses(name) {
-			if box.Domain != i.domain && box.Key() != mail.sender.from.Key() {
+			if box.Domain != i.domain && box.Key() != mail.sender.from.Key() && i.aliasOf(box) == "" {
 				return true
 			}
 		}

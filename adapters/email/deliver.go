@@ -219,7 +219,7 @@ func (o *outbox) audience(reply exchange.Reply, notes route) audience {
 			case err == nil && seen[box.Key()]:
 			case err == nil && slices.Contains(notes.Lists, box.Key()):
 				people.refused = append(people.refused, box.Address())
-			case err != nil || private || box.Domain == o.domain || len(seen) > maxExtraRecipients || !o.mayWrite(box, notes):
+			case err != nil || private || box.Domain == o.domain || o.aliasOf(box) != "" || len(seen) > maxExtraRecipients || !o.mayWrite(box, notes):
 				people.refused = append(people.refused, message.Clean(text, identity.MaxAddressBytes))
 			default:
 				seen[box.Key()] = true
@@ -494,7 +494,7 @@ func (o *outbox) elsewhere(address string) (message.Mailbox, error) {
 	switch {
 	case err != nil:
 		return box, fault.GiveUp("the address is no mailbox", err)
-	case box.Domain == o.domain:
+	case box.Domain == o.domain, o.aliasOf(box) != "":
 		return box, fault.GiveUp("the mailbox is one of this server", nil)
 	}
 	return box, nil

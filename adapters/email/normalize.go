@@ -230,7 +230,8 @@ func (i *inbox) senderOf(mail *arrival, to recipient, claims json.RawMessage) no
 func (i *inbox) named(mail *arrival, to recipient, names ...string) bool {
 	for _, name := range names {
 		for _, box := range mail.addresses(name) {
-			if local, _ := splitTag(box.Local); box.Domain == i.domain && local == to.local {
+			local, _ := splitTag(box.Local)
+			if box.Domain == i.domain && (local == to.local || local == to.called) || to.agent != "" && strings.EqualFold(i.aliasOf(box), to.agent) {
 				return true
 			}
 		}
@@ -264,7 +265,7 @@ func (i *inbox) route(mail *arrival, to recipient, parents parentage, id string,
 func (i *inbox) others(boxes []message.Mailbox) []message.Mailbox {
 	var kept []message.Mailbox
 	for _, box := range boxes {
-		if box.Domain != i.domain && len(kept) < maxListedInRoute {
+		if box.Domain != i.domain && len(kept) < maxListedInRoute && i.aliasOf(box) == "" {
 			kept = append(kept, box)
 		}
 	}
@@ -288,7 +289,7 @@ func (i *inbox) safeReplyTo(mail *arrival, to recipient) (safe *message.Mailbox,
 	}
 
 	refused := boxes[0].Address()
-	if len(mail.fields.All("Reply-To")) != 1 || len(boxes) != 1 || boxes[0].Domain == i.domain || !mail.sender.verified() || !mail.counts("reply-to") {
+	if len(mail.fields.All("Reply-To")) != 1 || len(boxes) != 1 || boxes[0].Domain == i.domain || i.aliasOf(boxes[0]) != "" || !mail.sender.verified() || !mail.counts("reply-to") {
 		return nil, false, refused
 	}
 

@@ -137,6 +137,11 @@ type Options struct {
 	// recipient and once more before the mail is read. Optional.
 	Closed func(agent string) exchange.Closure
 
+	// AliasOf returns the agent that the operator gave a further address, in lower case and without a tag; empty = none. Default: no agent
+	// has one.
+	AliasOf  func(address string) (agent string)
+	CatchAll string // agent that gets mail to addresses of the domain that no one has; empty = it is refused
+
 	// AnswersLists reports whether an agent answers the author of a mail that came through a mailing list and names the agent
 	// in To; the list itself never hears of it. Default: no agent does.
 	AnswersLists func(agent string) bool

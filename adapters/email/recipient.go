@@ -30,6 +30,11 @@ func (r *recipients) find(ctx context.Context, to string, international bool) (r
 
 	at := strings.LastIndexByte(to, '@')
 	domain, err := identity.ParseDomain(to[at+1:])
+	if at > 0 && err == nil && domain != r.domain {
+		if agent := r.aliasOf(message.Mailbox{Local: to[:at], Domain: domain}); agent != "" {
+			return r.agentCalled(agent, to[:at], domain)
+		}
+	}
 	if at <= 0 || err != nil || domain != r.domain {
 		return recipient{}, &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 1}, Message: "Relaying is refused; this server takes mail for " + r.domain}
 	}
@@ -48,8 +53,16 @@ func (r *recipients) find(ctx context.Context, to string, international bool) (r
 	}
 
 	profile, ok := r.options.Agents.Agent(name)
+	if !ok {
+		if agent := r.aliasOf(message.Mailbox{Local: name, Domain: domain}); agent != "" {
+			return r.agentCalled(agent, to[:at], domain)
+		}
+	}
 	if !ok && slices.Contains(rolesCommon, name) {
 		return recipient{local: name, envelope: name + "@" + r.domain}, nil
+	}
+	if !ok && r.options.CatchAll != "" {
+		return r.agentCalled(r.options.CatchAll, to[:at], domain)
 	}
 	if !ok {
 		return recipient{}, &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "There is no agent " + name + " here"}
@@ -61,6 +74,29 @@ func (r *recipients) find(ctx context.Context, to string, international bool) (r
 	}
 
 	return recipient{answered: answered, agent: profile.Name, address: profile.Address, local: name, tag: tag, envelope: tagged(name, tag) + "@" + r.domain}, nil
+}
+
+// agentCalled returns the agent that gets mail to an address that is not its own.
+func (r *recipients) agentCalled(agent, local, domain string) (recipient, *smtp.SMTPError) {
+	profile, known := r.options.Agents.Agent(agent)
+	if !known {
+		return recipient{}, answer(550, smtp.EnhancedCode{5, 1, 1}, "There is no such mailbox here")
+	}
+	name, tag := splitTag(local)
+	found := recipient{agent: profile.Name, address: profile.Address, local: strings.ToLower(profile.Name), tag: tag, envelope: tagged(name, tag) + "@" + domain}
+	if domain == r.domain {
+		found.called = name
+	}
+	return found, nil
+}
+
+// aliasOf returns the agent whose alias a mailbox is, with any tag; empty = it is none.
+func (s *site) aliasOf(box message.Mailbox) string {
+	if s.options.AliasOf == nil {
+		return ""
+	}
+	box.Local, _ = splitTag(box.Local)
+	return s.options.AliasOf(box.Key())
 }
 
 // findBounce returns the recipient behind a return path of ours.

@@ -58,6 +58,7 @@ type recipient struct {
 	tag      string
 	envelope string      // as given
 	bounce   *returnPath // what reports to this address are about; nil = it is no bounce address
+	called   string      // the local part at our domain by which an agent was called that has another name; empty = by its own
 	answered string      // the reply of ours whose thread tag the address has
 }
 

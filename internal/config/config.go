@@ -252,6 +252,9 @@ type Agent struct {
 	Suggestions []string `toml:"suggestions"`
 	// Whether messages of other bots are answered, too.
 	AnswerAgents bool `toml:"answer_agents"`
+	// Further mail addresses of the agent, such as `support@example.com`, which forwards its mail to the agent's address. Mail that
+	// names one in To or Cc counts as mail to the agent, and answers come from the agent's own address. At most 50.
+	Aliases []string `toml:"aliases"`
 	// As `mail.answer_lists`, for this agent.
 	AnswerLists *bool `toml:"answer_lists" default:"mail.answer_lists"`
 	// As `mail.reply_to`, for this agent.

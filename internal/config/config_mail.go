@@ -18,6 +18,9 @@ type Mail struct {
 	// Whether mail that fails DMARC is refused where its domain asks for `quarantine`, and not only for `reject`. Otherwise it
 	// counts as mail without proof, and the verdict shows the policy.
 	RefuseQuarantine bool `toml:"refuse_quarantine"`
+	// Name of the agent that gets mail to addresses of your domain that no one has; empty = such mail is refused. Addresses of
+	// the operator, such as `postmaster`, stay the operator's.
+	CatchAll string `toml:"catch_all"`
 	// Whether the agent answers mail from a mailing list that names it in To. The author gets the answer, the list never does.
 	// An agent's own `answer_lists` takes precedence.
 	AnswerLists bool `toml:"answer_lists"`

@@ -89,6 +89,10 @@ func TestApprovers(t *testing.T) {
 	if len(got.ApproverMethods) != 1 || got.ApproverMethods[0].Address != "owner@example.org" || !slices.Equal(got.ApproverMethods[0].Methods, []string{"email-dkim", "ap-object-proof"}) {
 		t.Errorf("%+v", got.ApproverMethods)
 	}
+	got = load(t, agent+"aliases = [\"Support@They.example\", \"hilfe@bücher.example\"]\n").Agents[0]
+	if want := []string{"support@they.example", "hilfe@xn--bcher-kva.example"}; !slices.Equal(got.Aliases, want) {
+		t.Errorf("aliases %q; want %q", got.Aliases, want)
+	}
 	many := strings.Repeat("\"a@example.org\", ", 21)
 	for lines, want := range map[string]string{
 		`approve_replies = "allways"`:                                   "did you mean \"always\"?",
@@ -101,7 +105,14 @@ func TestApprovers(t *testing.T) {
 		methods("owner@example.org", `"a2a-jwt"`):                       `"a2a-jwt" is unknown; write email-dmarc, email-dkim, ap-http-signature, ap-object-proof`,
 		methods("owner@example.org", `"email-dmrac"`):                   `did you mean "email-dmarc"?`,
 		methods("owner@example.org", `"email-dmarc"`) + "[[agents.approver_methods]]\naddress = \"Owner@example.org\"\nmethods = [\"email-dkim\"]\n": "is written twice",
-		"approvers = [" + many + "]": "has 21 addresses; write at most 20",
+		`aliases = ["support"]`:                          `"support" is not a mail address; write one without a tag`,
+		`aliases = ["support+x@they.example"]`:           "is not a mail address",
+		`aliases = ["@support@they.example"]`:            "is not a mail address",
+		`aliases = ["a@they.example", "A@they.example"]`: `"A@they.example" is an alias already`,
+		`aliases = ["helper@inbox.example"]`:             "is the address of an agent",
+		"aliases = [" + strings.Repeat(many, 3) + "]":    "has 63 addresses; write at most 50",
+		"[mail]\ncatch_all = \"nobody\"":                 `there is no agent "nobody"; write the name of one of [[agents]]`,
+		"approvers = [" + many + "]":                     "has 21 addresses; write at most 20",
 	} {
 		_, err := Load(write(t, agent+lines+"\n"), nil)
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -14,7 +14,7 @@ import (
 )
 
 func (c *Config) validateAgents(p *problems) {
-	names := map[string]string{}
+	names, aliases := map[string]string{}, map[string]string{}
 	for i := range c.Agents {
 		key, agent := element("agents", i), &c.Agents[i]
 		agent.validate(p, key)
@@ -27,6 +27,42 @@ func (c *Config) validateAgents(p *problems) {
 			p.add(key+".name", fmt.Sprintf("%q is the name of another agent (%s)", agent.Name, other), "write another name; case does not count")
 		}
 		names[lower] = key
+	}
+
+	for i := range c.Agents {
+		c.Agents[i].validateAliases(p, element("agents", i), c.Domain, names, aliases)
+	}
+	if name := c.Mail.CatchAll; name != "" && names[strings.ToLower(name)] == "" {
+		p.add("mail.catch_all", fmt.Sprintf("there is no agent %q", name), "write the name of one of [[agents]]")
+	}
+}
+
+// maxAliases bounds the further addresses of one agent.
+const maxAliases = 50
+
+// validateAliases brings the further addresses of an agent into the form in which they are compared. names are the agents, taken has the aliases
+// of those before.
+func (a *Agent) validateAliases(p *problems, key, domain string, names, taken map[string]string) {
+	key += ".aliases"
+	if len(a.Aliases) > maxAliases {
+		p.add(key, fmt.Sprintf("has %d addresses", len(a.Aliases)), fmt.Sprintf("write at most %d", maxAliases))
+	}
+
+	for i, text := range a.Aliases {
+		address, err := identity.ParseAddress(text)
+		if err != nil || strings.HasPrefix(text, "@") || strings.Contains(address.Domain, "/") || strings.Contains(address.Local, "+") {
+			p.add(key, fmt.Sprintf("%q is not a mail address", text), `write one without a tag, such as "support@example.com"`)
+			continue
+		}
+
+		plain := strings.ToLower(address.Local + "@" + address.Domain)
+		switch local := strings.ToLower(address.Local); {
+		case taken[plain] != "":
+			p.add(key, fmt.Sprintf("%q is an alias already (%s)", text, taken[plain]), "remove one of them")
+		case strings.EqualFold(address.Domain, domain) && names[local] != "":
+			p.add(key, fmt.Sprintf("%q is the address of an agent (%s)", text, names[local]), "write another address")
+		}
+		taken[plain], a.Aliases[i] = key, plain
 	}
 }
 
