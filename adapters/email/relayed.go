@@ -24,8 +24,8 @@ const (
 // relayedID returns the local part of the id that an answer to a mail states; empty = it states none. An id stands in angle brackets, has a
 // domain, or is the one long word behind "Ok". Ids of queues ("queued as 4XYZ") name no mail.
 func relayedID(answer string) string {
-	if start := strings.IndexByte(answer, '<'); start >= 0 {
-		id, _, closed := strings.Cut(answer[start+1:], ">")
+	if _, rest, opened := strings.Cut(answer, "<"); opened {
+		id, _, closed := strings.Cut(rest, ">")
 		if local, _, found := strings.Cut(id, "@"); closed && found {
 			return plainRelayed(local)
 		}

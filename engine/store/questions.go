@@ -49,7 +49,9 @@ func (s turnStore) Said(ctx context.Context, agent, threadID string) (texts []st
 			return err
 		}
 		for _, document := range []string{answered, asked} {
-			var said struct{ Parts []normalized.Part }
+			var said struct {
+				Parts []normalized.Part `json:"parts"`
+			}
 			if document == "" {
 				continue
 			}

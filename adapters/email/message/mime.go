@@ -322,7 +322,7 @@ func (e *Entity) scrambled(decoded []byte) bool {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			broken++
-		case r < ' ' && !bytes.ContainsRune([]byte("\t\r\n\f\x0e\x0f\x1b"), r), r == 0x7f:
+		case r < ' ' && !strings.ContainsRune("\t\r\n\f\x0e\x0f\x1b", r), r == 0x7f:
 			controls++
 		}
 		rest = rest[size:]

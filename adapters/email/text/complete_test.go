@@ -172,10 +172,10 @@ func (r *tree) leaf() string {
 	charset := rapid.SampledFrom([]string{"utf-8", "iso-8859-1", "windows-1252", "utf-7", "koi8-u", ""}).Draw(r.T, "charset")
 
 	body := words
-	if charset == "utf-7" || charset == "koi8-u" {
-		body = strings.ReplaceAll(words, "ü", "ue")
-		body = strings.ReplaceAll(body, "ß", "ss")
-	} else if charset == "iso-8859-1" || charset == "windows-1252" {
+	switch charset {
+	case "utf-7", "koi8-u":
+		body = strings.NewReplacer("ü", "ue", "ß", "ss").Replace(words)
+	case "iso-8859-1", "windows-1252":
 		found, err := htmlindex.Get(charset)
 		if err != nil {
 			r.Fatal(err)
