@@ -50,7 +50,10 @@ func (w *wire) knownDocument(document []byte) []byte {
 func (w *wire) knownEvent(event []byte) []byte {
 	result := event
 	if !w.peer.rest {
-		var answer struct{ Result, Error json.RawMessage }
+		var answer struct {
+			Result json.RawMessage `json:"result"`
+			Error  json.RawMessage `json:"error"`
+		}
 		if json.Unmarshal(event, &answer) != nil || answer.Error != nil && string(answer.Error) != "null" {
 			return event
 		}
@@ -87,7 +90,9 @@ func (w *wire) partsKnown(document []byte) bool {
 	if w.peer.old() {
 		return false // told part by part
 	}
-	var answer struct{ Result json.RawMessage }
+	var answer struct {
+		Result json.RawMessage `json:"result"`
+	}
 	if !w.peer.rest {
 		if json.Unmarshal(document, &answer) != nil {
 			return true

@@ -6,10 +6,9 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
+	"github.com/google/go-cmp/cmp"
 
 	"inbox/normalized"
 )
@@ -72,7 +71,7 @@ func TestKnownEventsPass(t *testing.T) {
 		"lines":        {recent, "data: {\"result\":\r\ndata: {\"task\":{}}}\r\n\r\n", "data: {\"result\":\ndata: {\"task\":{}}}\n\n"},
 		"error":        {recent, "data: {\"error\":{\"code\":1}}\n\n", "data: {\"error\":{\"code\":1}}\n\n"},
 		"comments":     {recent, ": wait\n\n: wait\ndata: {\"error\":{}}\n\n: wait\n", "data: {\"error\":{}}\n\n"},
-		"empty data":   {recent, "data:\n\ndata: \n\n", ""},
+		"empty data":   {recent, "data:\n\n:\ndata: \n\n", ""},
 		"no JSON":      {recent, "data: <html>\n\n", "data: <html>\n\n"},
 		"unknown":      {recent, "data: {\"error\":{}}\n\ndata: {\"result\":{\"x\":1}}\n\n", "data: {\"error\":{}}\n\n"},
 		"only unknown": {recent, "data: {\"result\":{\"x\":1}}\n\ndata:\n\n", "data: {\"result\":{\"x\":1}}\n\n"},
