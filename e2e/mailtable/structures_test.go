@@ -92,7 +92,8 @@ func structures() []row {
 	}
 	return append([]row{
 		{name: "mixed: text and a file", head: mixedHead("mixed", "b"), body: multi("b", part(plainPart, "See the file."), part("application/pdf", "JVBERi0xLjQK", "Content-Transfer-Encoding: base64", "Content-Disposition: attachment; filename=report.pdf")), text: "See the file.", files: []string{"application/pdf report.pdf"}},
-		{name: "alternative: the plain one", head: mixedHead("alternative", "b"), body: multi("b", part(plainPart, "plain words"), part(htmlPart, "<p>rich words</p>")), text: "plain words", files: []string{}},
+		{name: "alternative: the plain one", head: mixedHead("alternative", "b"), body: multi("b", part(plainPart, "plain words"), part(htmlPart, "<p>plain <b>words</b></p>")), text: "plain words", files: []string{}},
+		{name: "alternative: the plain one, and HTML that says something else", head: mixedHead("alternative", "b"), body: multi("b", part(plainPart, "plain words"), part(htmlPart, "<p>rich words</p>")), text: "plain words", files: []string{"text/html "}},
 		{name: "alternative: the plain one is empty", head: mixedHead("alternative", "b"), body: multi("b", part(plainPart, ""), part(htmlPart, "<p>rich words</p>")), text: "rich words"},
 		{name: "alternative: the plain one is a stub", head: mixedHead("alternative", "b"), body: multi("b", part(plainPart, "Please view this mail in HTML format."), part(htmlPart, "<p>rich words</p>")), text: "rich words"},
 		{name: "HTML alone", head: []string{"Content-Type: text/html"}, body: "<h1>Title</h1><p>A <b>strong</b> word and <a href=\"https://example.test/x\">a link</a></p>", holds: []string{"# Title", "**strong**", "[a link](https://example.test/x)"}, check: leadsTo("https://example.test/x", "a link")},
