@@ -60,7 +60,7 @@ var recordings = map[string]struct {
 	"openai lone return":     {APIOpenAI, strings.ReplaceAll(openAIHello, "\n", "\r"), wantHello},
 	"openai without [DONE]":  {APIOpenAI, strings.Replace(openAICalls, "data: [DONE]\n\n", "", 1), wantCallsEmpty},
 	"openai with comments":   {APIOpenAI, ": wait\n\n" + strings.ReplaceAll(openAIHello, "\n\n", "\n\n: still here\n\n"), wantHello},
-	"openai empty data":      {APIOpenAI, "data:\n\ndata: \n\n" + strings.ReplaceAll(openAIHello, "\n\n", "\n\ndata:\n\n"), wantHello},
+	"openai empty data":      {APIOpenAI, "data:\n\n:\ndata: \n\n" + strings.ReplaceAll(openAIHello, "\n\n", "\n\ndata:\n\n"), wantHello},
 	"openai no reason":       {APIOpenAI, strings.Replace(openAIHello, `"finish_reason":"stop"`, `"finish_reason":null`, 1), wantHello},
 	"openai calls no reason": {APIOpenAI, strings.Replace(openAICalls, `"finish_reason":"tool_calls"`, `"finish_reason":""`, 1), wantCallsEmpty},
 	"openai whole no reason": {APIOpenAI, strings.Replace(openAIWhole, `"finish_reason":"stop"`, `"finish_reason":null`, 1), wantHello},
