@@ -1,6 +1,7 @@
 package activitypub
 
 import (
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -95,9 +96,7 @@ func TestReasonsOfReports(t *testing.T) {
 	} {
 		r := newRig(t)
 		flag := r.simple("Flag", r.base+"/agents/echo")
-		for member, value := range c.members {
-			flag[member] = value
-		}
+		maps.Copy(flag, c.members)
 		r.accept(flag)
 		if len(r.engine.audit) != 1 || !strings.HasPrefix(r.engine.audit[0].Detail, c.want) {
 			t.Errorf("%s: %+v, want %q", name, r.engine.audit, c.want)

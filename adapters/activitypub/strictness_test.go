@@ -205,8 +205,7 @@ func TestUnicodeHost(t *testing.T) {
 			resolver, _ := resolverOf(t)
 			client := safehttp.New(safehttp.Options{Resolver: resolver, Timeout: 30 * time.Second, AllowPrivate: true})
 			t.Cleanup(client.Close)
-			var r *rig
-			r = newRig(t, func(o *Options) {
+			r := newRig(t, func(o *Options) {
 				o.Client = client
 				o.ActorAllowed = func(iri string) bool { return !strings.Contains(iri, "ü") }
 			})

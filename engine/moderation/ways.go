@@ -52,10 +52,12 @@ func (m *Meter) wayBounds(s Subject, now time.Time) []bound {
 		return list
 	}
 
-	// The message that began the chain was answered as well.
-	chain := slices.Clone(limits.Thread)
-	for i := range chain {
-		chain[i].Amount = max(chain[i].Amount-1, 1)
+	chain := limits.Thread
+	if s.Astray { // the message that began the chain was answered as well, and counted in its conversation alone
+		chain = slices.Clone(chain)
+		for i := range chain {
+			chain[i].Amount = max(chain[i].Amount-1, 1)
+		}
 	}
 	add(brakeChain, s.Agent+" "+s.Chain, "%d answers along this chain of replies within %s", false, chain)
 	if host := identity.RegistrableDomain(s.Host); s.Astray && host != "" {

@@ -51,7 +51,7 @@ func newPositional(query string) positional {
 
 // quotedLength returns the length of the literal, quoted name or comment with which a text begins; 0 = it begins with none.
 func quotedLength(text string) int {
-	end := ""
+	var end string
 	switch {
 	case text[0] == '\'', text[0] == '"', text[0] == '`':
 		end = text[:1] // a doubled quote ends one literal and begins the next
