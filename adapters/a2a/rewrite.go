@@ -156,8 +156,8 @@ func standardBase64(text []byte) []byte {
 	return text
 }
 
-// rpcOf03 does that for a JSON-RPC request of 0.3, whose binding would take what is no base64 for the file itself. Its JSON has
-// lowerCamelCase names only; clients made from the .proto file write the others, which the binding would skip without a word.
+// rpcOf03 checks and rewrites a JSON-RPC request of A2A 0.3. The SDK's binding takes invalid base64 for the file itself, and silently
+// skips the snake_case names that clients generated from the .proto file send: they become lowerCamelCase.
 func rpcOf03(body []byte) ([]byte, *problem) {
 	if !bytes.Contains(body, []byte(`"bytes"`)) && bytes.IndexByte(body, '_') < 0 {
 		return body, nil

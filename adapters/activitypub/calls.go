@@ -24,7 +24,7 @@ func (n *notes) mentions(note document.Object) document.Mentions {
 	})
 }
 
-// mentioned returns the agent that a Mention tag means: by its href, or by its whole address where it has none.
+// mentioned finds the agent of a Mention tag by its href, or by the full address in its name if it has no href.
 func (n *notes) mentioned(mention document.Mention) (exchange.AgentProfile, bool) {
 	if mention.Href != "" {
 		return n.agentOf(mention.Href)
@@ -94,7 +94,7 @@ var drops = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_activitypub_dropped_total", Help: "Activities that were acknowledged and handed to no agent, by type and reason.",
 }, []string{"type", "reason"})
 
-// codeDropped is the code of the audit record by which an operator finds what came to an agent's own inbox and was not answered.
+// codeDropped is the audit code of activities that reached an agent's own inbox and were dropped.
 const codeDropped = "dropped:activitypub"
 
 const (
@@ -102,8 +102,8 @@ const (
 	dropPeriod     = time.Hour
 )
 
-// countDropped tells the operator of an activity that was acknowledged and did not become a message. What came to the inbox of an agent
-// is written down, because its sender meant the agent; what came to the shared inbox is mostly for no one here.
+// countDropped tells the operator of an activity that was acknowledged and did not become a message. Drops from an
+// agent's own inbox also get an audit record, because their sender meant the agent. Most of what reaches the shared inbox is for no one here.
 func (b *inbox) countDropped(ctx context.Context, in *incoming) {
 	if in.dropped == "" {
 		return

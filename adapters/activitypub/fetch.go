@@ -43,7 +43,7 @@ var errNotFetched = errors.New("document could not be fetched")
 // errUnreachable is errNotFetched where the server may have the document: it did not answer, or not now.
 var errUnreachable = fmt.Errorf("%w: its server does not answer", errNotFetched)
 
-// fetcher gets documents of other servers, signed where they want it.
+// fetcher fetches documents from other servers and signs requests to those that require it.
 type fetcher struct {
 	*site
 	keys   *keyring
@@ -139,7 +139,7 @@ func (f *fetcher) attempts(how reading, last knownScheme) []attempt {
 	return list
 }
 
-// adjusted returns what is left to try after a refusal: first what the refusal asks for.
+// adjusted returns the remaining attempts after a refusal, beginning with the one that the refusal asks for.
 func adjusted(left []attempt, tried attempt, said answered, query bool) []attempt {
 	switch {
 	case said.offer != nil && tried.offer == nil:
@@ -155,7 +155,7 @@ func adjusted(left []attempt, tried attempt, said answered, query bool) []attemp
 	return slices.Clone(left)
 }
 
-// answered is what one request brought. refusal is the status of an answer that another way to ask may change; 0 = there is none.
+// answered is the result of one request. refusal is the HTTP status if another attempt may succeed, otherwise 0.
 type answered struct {
 	fetched
 	err     error

@@ -31,7 +31,7 @@ func (r *rig) signedGET(q *http.Request) (keyID, scheme string) {
 	return "", ""
 }
 
-// readers are servers that show documents to some requests only: what they answer to the others.
+// readers simulate servers that accept only some kinds of requests. Each refuses the others in its own way.
 var readers = map[string]func(r *rig, w http.ResponseWriter, q *http.Request) bool{
 	"404 to unsigned": func(r *rig, w http.ResponseWriter, q *http.Request) bool {
 		keyID, _ := r.signedGET(q)
@@ -136,7 +136,7 @@ func TestFetchesTryEachWay(t *testing.T) {
 	}
 }
 
-// TestPrivateNoteIsFetchedByItsAddressee: servers show a private note to those whom it addresses (activitypub.bot).
+// TestPrivateNoteIsFetchedByItsAddressee: some servers, such as activitypub.bot, show a private note to its addressees only.
 func TestPrivateNoteIsFetchedByItsAddressee(t *testing.T) {
 	for _, inbox := range []string{"/inbox", "/agents/echo/inbox"} {
 		for _, refusal := range []int{http.StatusForbidden, http.StatusNotFound, http.StatusUnauthorized} {

@@ -41,8 +41,8 @@ func Origin(iri string) (text string, ok bool) {
 	return scheme + "://" + host, ok
 }
 
-// Canonical returns an IRI with its host in punycode where it is written in Unicode: some servers name themselves in one spelling and
-// sign in the other. Any other text is returned as it is.
+// Canonical converts the Unicode host of an IRI to punycode, because some servers use one spelling in their ids and the other in their
+// signatures. It returns any other text unchanged.
 func Canonical(iri string) string {
 	scheme, rest, found := strings.Cut(iri, "://")
 	if !found || scheme != "https" && scheme != "http" {

@@ -16,8 +16,8 @@ type Mention struct {
 // Mentions are all of a note.
 type Mentions []Mention
 
-// ReadMentions reads the Mention tags of a note: the first MaxListed, and of the rest those that matter, because one who is mentioned
-// last is meant as well. The size of the document bounds how many are looked at.
+// ReadMentions reads the first MaxListed Mention tags of a note, and the later ones for which matters returns true: an agent may be
+// mentioned last. The size limit of the document bounds the work.
 func ReadMentions(note Object, matters func(Mention) bool) Mentions {
 	var found Mentions
 	for _, entry := range all(note["tag"]) {

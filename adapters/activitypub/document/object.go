@@ -116,8 +116,8 @@ func TypeAmong(o Object, known ...string) string {
 // Authors returns the ids of all to whom a document is attributed.
 func Authors(o Object) []string { return References(o["attributedTo"]) }
 
-// Author returns the one author to name of several: the first that is not said to be a group, because a group that a post was made
-// in stands beside the person who made it (PeerTube, Lemmy). Empty = there is none.
+// Author returns the first author that is not a group. PeerTube and Lemmy list the group of a post beside the person who wrote it.
+// It returns an empty string if there is no author.
 func Author(o Object) string {
 	for _, entry := range List(o["attributedTo"]) {
 		if named, _ := entry.(Object); named == nil || !IsA(named, "Group", "Organization") {
