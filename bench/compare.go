@@ -20,6 +20,7 @@ import (
 // comparison is one scenario of two programs that were measured in turn.
 type comparison struct {
 	scenario  string
+	database  string
 	base, now []Result // a round each
 	bare      []Result
 }
@@ -66,14 +67,16 @@ func (w *world) compare(ctx context.Context, root string) error {
 
 	var compared []comparison
 	for _, s := range scenarios {
-		c := comparison{scenario: s.name}
-		for round := range w.rounds {
-			fmt.Fprintf(os.Stderr, "%s, round %d of %d …\n", s.name, round+1, w.rounds)
-			if err := w.round(ctx, s, base, &c); err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
+		for _, database := range w.engines() {
+			c := comparison{scenario: s.name, database: database}
+			for round := range w.rounds {
+				fmt.Fprintf(os.Stderr, "%s, %s, round %d of %d …\n", s.name, database, round+1, w.rounds)
+				if err := w.round(ctx, s, base, &c); err != nil {
+					return fmt.Errorf("%s, %s: %w", s.name, database, err)
+				}
 			}
+			compared = append(compared, c)
 		}
-		compared = append(compared, c)
 	}
 
 	return w.judge(os.Stdout, compared)
@@ -93,7 +96,7 @@ func (w *world) round(ctx context.Context, s scenario, base string, c *compariso
 	defer func() { w.binary = ours }()
 	for _, p := range programs {
 		w.binary = p.binary
-		result, err := w.runScenario(ctx, s, "sqlite")
+		result, err := w.runScenario(ctx, s, c.database)
 		if err != nil {
 			return err
 		}
@@ -101,7 +104,7 @@ func (w *world) round(ctx context.Context, s scenario, base string, c *compariso
 	}
 
 	for _, r := range rivals() {
-		if r.beside != s.name || r.name != "bare" {
+		if c.database != "sqlite" || r.beside != s.name || r.name != "bare" {
 			continue
 		}
 		result, err := w.runRival(ctx, r)
@@ -117,7 +120,7 @@ func (w *world) round(ctx context.Context, s scenario, base string, c *compariso
 func (w *world) judge(out io.Writer, compared []comparison) error {
 	commit := output("git", "rev-parse", "--short", w.base)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(table, "scenario\t%s per second\tthis one\tratio\tprocessor µs a message\tthis one\tp99 ms\tthis one\tbare per second\t\n", commit)
+	fmt.Fprintf(table, "scenario\tdatabase\t%s per second\tthis one\tratio\tprocessor µs a message\tthis one\tp99 ms\tthis one\tbare per second\t\n", commit)
 	var slower []string
 	for _, c := range compared {
 		rate := func(r Result) float64 { return r.PerSecond }
@@ -127,10 +130,10 @@ func (w *world) judge(out io.Writer, compared []comparison) error {
 		if len(c.bare) > 0 {
 			bare = fmt.Sprintf("%.0f", medianOf(c.bare, rate))
 		}
-		fmt.Fprintf(table, "%s\t%.0f\t%.0f\t%.2f\t%.0f\t%.0f\t%.1f\t%.1f\t%s\t\n", c.scenario, medianOf(c.base, rate), medianOf(c.now, rate), median(c.ratios()),
+		fmt.Fprintf(table, "%s\t%s\t%.0f\t%.0f\t%.2f\t%.0f\t%.0f\t%.1f\t%.1f\t%s\t\n", c.scenario, c.database, medianOf(c.base, rate), medianOf(c.now, rate), median(c.ratios()),
 			medianOf(c.base, processor), medianOf(c.now, processor), medianOf(c.base, p99), medianOf(c.now, p99), bare)
 		if best := slices.Max(c.ratios()); best < w.least { // what slows a message down slows it in every round
-			slower = append(slower, fmt.Sprintf("%s does at most %.2f of what it did at %s", c.scenario, best, commit))
+			slower = append(slower, fmt.Sprintf("%s on %s does at most %.2f of what it did at %s", c.scenario, c.database, best, commit))
 		}
 	}
 	if err := table.Flush(); err != nil {

@@ -71,7 +71,7 @@ func parse() (options, error) {
 	only := flag.String("only", "", "run only the scenarios whose name matches this regular expression")
 	report := flag.String("report", "", "write the table into this file")
 	apart := flag.Bool("apart", false, "give server and load generator one processor each")
-	base := flag.String("compare", "", "measure in turn with the program of this commit, on SQLite, and fail when this one is slower than -least of it")
+	base := flag.String("compare", "", "measure in turn with the program of this commit, and fail when this one is slower than -least of it")
 	rounds := flag.Int("rounds", 3, "rounds of -compare")
 	least := flag.Float64("least", 0.9, "the least share of the other program's rate with which -compare is content")
 	bareAddress := flag.String("bare", "", "be the yardstick bench/bare at this address, for the benchmark itself")
