@@ -117,4 +117,5 @@ var scripts = map[string]struct{ peer, npm string }{
 	"a2a":     {"A2A SDK for JavaScript", "@a2a-js/sdk"},
 	"openai":  {"OpenAI SDK for JavaScript", "openai"},
 	"openapi": {"openapi-fetch", "openapi-fetch"},
+	"streams": {"eventsource-parser", "eventsource-parser"},
 }
