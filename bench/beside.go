@@ -59,6 +59,7 @@ func besides() []beside {
 	}
 	return []beside{
 		{name: "beside_nothing", about: "nothing else"},
+		{name: "beside_start", about: "nothing else, in the first seconds of the server", atStart: true},
 		{name: "beside_indexing", about: "the search index is made for all of them", unindexed: true, atStart: true},
 		{name: "beside_retention", about: "all of them reach the end of `retention.messages`", more: "[retention]\nmessages = \"1h\"\n", atStart: true},
 		{name: "beside_erasure", about: "`inbox erase` of a person who sent half of them", start: command("erase", oldPrincipal, "--yes")},

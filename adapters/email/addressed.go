@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"net/mail"
 	"slices"
 	"strings"
 	"time"
@@ -248,10 +247,8 @@ func signedDates(fields message.Header, signature *authentication.Signature) (da
 		return nil
 	}
 	for _, one := range fields.All("Date") {
-		if text := one.Text(); len(text) <= maxDateText {
-			if date, err := mail.ParseDate(text); err == nil {
-				dates = append(dates, date)
-			}
+		if date, err := message.Date(one.Text()); err == nil {
+			dates = append(dates, date)
 		}
 	}
 	return dates

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"net/mail"
 	"slices"
 	"strings"
 	"time"
@@ -414,17 +413,9 @@ func surfaceRecipients(boxes []message.Mailbox) []normalized.SurfaceRecipient {
 	return list
 }
 
-// maxDateText bounds what is read as a date.
-const maxDateText = 200
-
 // dateOf reads Date; nil = there is none that can be read, or one that no clock of a mail program shows.
 func dateOf(fields message.Header) *identity.Time {
-	value := fields.Get("Date")
-	if len(value) > maxDateText {
-		return nil
-	}
-
-	parsed, err := mail.ParseDate(value)
+	parsed, err := message.Date(fields.Get("Date"))
 	if err != nil || parsed.Before(time.Unix(0, 0)) || parsed.Year() > 9998 {
 		return nil
 	}
