@@ -36,8 +36,6 @@ const (
 	// indexedAtOnce and wordsAtOnce bound one transaction of the worker.
 	indexedAtOnce = 200
 	wordsAtOnce   = 20_000
-	// rebuiltAtOnce bounds it while all turns are indexed again: each waits as a row of its own, which the writer of messages inserts and removes.
-	rebuiltAtOnce = 50
 	// gatherTime is how long the worker waits for more after the first change.
 	gatherTime = 100 * time.Millisecond
 	// lookForWords is how soon it finds what other nodes left, and what a crash did.
@@ -315,6 +313,7 @@ func (s searchStore) indexSome(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+			s.reportDamage(ctx, work)
 			if err := work.write(ctx, tx.sql, s.dialect, s.tuning.windows); err != nil {
 				return err
 			}
@@ -333,7 +332,17 @@ func (s searchStore) indexSome(ctx context.Context) error {
 	if err != nil || work.empty() {
 		return err
 	}
+	s.reportDamage(ctx, work)
 	return s.InTx(ctx, func(tx *Tx) error { return tx.settle(ctx, work) })
+}
+
+// reportDamage logs which turns are not found by their words because their rows cannot be read. They keep no other turn out of the index.
+func (s searchStore) reportDamage(ctx context.Context, work *indexWork) {
+	for _, one := range slices.Concat(work.turns, work.rebuilt) {
+		if one.damage != nil {
+			s.options.Logger.WarnContext(ctx, "a stored message cannot be read and is not in the search index; restore it from a backup", "turn", one.id, "error", one.damage)
+		}
+	}
 }
 
 const (
@@ -346,7 +355,7 @@ const (
 	selectRebuilt = `SELECT id FROM turns WHERE id < $1 ORDER BY id DESC LIMIT $2 + 0`
 )
 
-// enqueue numbers turns that came, and says of turns without an answer and of those that are indexed again that they wait.
+// enqueue numbers turns that came, and says of turns without an answer that they wait.
 func (s searchStore) enqueue(ctx context.Context) error {
 	came, err := unnumbered(ctx, s.engine.Reader())
 	if err != nil {
@@ -358,7 +367,7 @@ func (s searchStore) enqueue(ctx context.Context) error {
 		return err
 	}
 	last, unanswered, err := s.unanswered(ctx, late)
-	if err != nil || len(came) == 0 && last == late && before == "" {
+	if err != nil || len(came) == 0 && last == late {
 		return err
 	}
 	return s.InTx(ctx, func(tx *Tx) error { return tx.enqueue(ctx, late, last, unanswered) })
@@ -437,25 +446,7 @@ func (t searchTx) enqueue(ctx context.Context, late, last int64, unanswered []st
 			return err
 		}
 	}
-
-	var oldest string
-	waits, err := first(ctx, t.sql, selectOldestPending, nil, &oldest)
-	if err != nil || waits || before == "" { // what is new comes first
-		return err
-	}
-	again, err := column[string](ctx, t.sql, selectRebuilt, []any{before, int64(rebuiltAtOnce)})
-	if err != nil {
-		return err
-	}
-	for _, id := range again {
-		if err := t.changed(ctx, id); err != nil {
-			return err
-		}
-	}
-	if before = ""; len(again) == rebuiltAtOnce {
-		before = again[len(again)-1]
-	}
-	return t.sql.Do(ctx, `UPDATE search_state SET rebuild_before = $1 WHERE one = 1`, before)
+	return nil
 }
 
 // insertArrivals and updatePlaces write what lists read: the sender of a turn, and its place if it has ended.
@@ -528,6 +519,7 @@ type indexed struct {
 	number   int64 // 0 = it never got one
 	question searchWords
 	answer   searchWords
+	damage   error // its row cannot be read: it has no words
 }
 
 // indexWork is one pass of the worker.
@@ -536,9 +528,16 @@ type indexWork struct {
 	turns   []*indexed
 	mails   []waitingMail
 	gone    []int64 // numbers of mails
+	// before and next are how far all turns were indexed again before this pass and are after it; empty = they are not. The words of turns that
+	// change meanwhile are written by a later pass, because they wait as rows.
+	before, next string
+	rebuilt      []*indexed // between them
+	unnumbered   []string   // between them too, but without a number: they wait as rows from now on
 }
 
-func (w *indexWork) empty() bool { return len(w.pending)+len(w.mails)+len(w.gone) == 0 }
+func (w *indexWork) empty() bool {
+	return len(w.pending)+len(w.mails)+len(w.gone) == 0 && w.before == ""
+}
 
 // gatherWords reads what waits, up to what one transaction takes.
 func gatherWords(ctx context.Context, from querier) (*indexWork, error) {
@@ -576,6 +575,8 @@ func gatherWords(ctx context.Context, from querier) (*indexWork, error) {
 			}
 			work.turns, work.pending = append(work.turns, one), append(work.pending, pending[id]...)
 		}
+	} else if err := work.again(ctx, from); err != nil {
+		return nil, err
 	}
 
 	if work.gone, err = column[int64](ctx, from, selectMailGone, []any{int64(indexedAtOnce)}); err != nil {
@@ -583,6 +584,42 @@ func gatherWords(ctx context.Context, from querier) (*indexWork, error) {
 	}
 	work.mails, err = waitingMails(ctx, from)
 	return work, err
+}
+
+// again adds the newest turns that have not been indexed again, if all of them are to be. It takes no row and no statement of
+// the writer of messages for each of them.
+func (w *indexWork) again(ctx context.Context, from querier) error {
+	var number, late int64
+	if _, err := first(ctx, from, selectSearchState, nil, &number, &w.before, &late); err != nil || w.before == "" {
+		return err
+	}
+	ids, err := column[string](ctx, from, selectRebuilt, []any{w.before, int64(indexedAtOnce)})
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	read, err := readWords(ctx, from, ids)
+	if err != nil {
+		return err
+	}
+
+	words := 0
+	for _, id := range ids {
+		one := read[id]
+		if words += len(one.question.said) + len(one.answer.said); words > wordsAtOnce && w.next != "" {
+			return nil
+		}
+		w.next = id
+		switch {
+		case one.number > 0:
+			w.rebuilt = append(w.rebuilt, one)
+		case one.there:
+			w.unnumbered = append(w.unnumbered, id)
+		}
+	}
+	if len(ids) < indexedAtOnce {
+		w.next = ""
+	}
+	return nil
 }
 
 // readWords reads turns with their numbers.
@@ -605,8 +642,8 @@ func readWords(ctx context.Context, from querier, ids []string) (map[string]*ind
 		}
 		one := read[id]
 		one.there = true
-		one.question, one.answer, err = decodeWords(id, message, response)
-		return err
+		one.question, one.answer, one.damage = decodeWords(id, message, response)
+		return nil
 	})
 	return read, err
 }
@@ -614,7 +651,7 @@ func readWords(ctx context.Context, from querier, ids []string) (map[string]*ind
 // write makes the rows of the index say what the turns say now.
 func (w *indexWork) write(ctx context.Context, index database.Session, dialect *dialect, windows windowSizes) error {
 	rows := map[int64]searchWords{}
-	for _, one := range w.turns {
+	for _, one := range slices.Concat(w.turns, w.rebuilt) {
 		if one.number > 0 {
 			rows[2*one.number], rows[2*one.number+1] = one.question, one.answer
 		}
@@ -692,6 +729,16 @@ func (t searchTx) settle(ctx context.Context, work *indexWork) error {
 			continue
 		}
 		if err := t.sql.Do(ctx, `DELETE FROM arrivals WHERE turn_id = $1`, one.id); err != nil {
+			return err
+		}
+	}
+	for _, id := range work.unnumbered {
+		if err := t.changed(ctx, id); err != nil {
+			return err
+		}
+	}
+	if work.before != "" {
+		if err := t.sql.Do(ctx, `UPDATE search_state SET rebuild_before = $1 WHERE one = 1 AND rebuild_before = $2`, work.next, work.before); err != nil {
 			return err
 		}
 	}
