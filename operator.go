@@ -27,10 +27,22 @@ import (
 // Operator is what an operator may look at and do.
 type Operator = operator.Operator
 
-// OpenOperator opens the database of the configuration, of a running or stopped server, and brings it to this version's
-// schema. Close it afterwards.
-func OpenOperator(ctx context.Context, config *Config) (*Operator, error) {
+// MigrateDatabase brings the database of the configuration to the schema of this version, and returns the version of the schema. New does the same.
+func MigrateDatabase(ctx context.Context, config *Config) (version int64, err error) {
 	opened, err := storage.Open(ctx, storageOptions(config, slog.Default()), nil)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	return opened.SchemaVersion(ctx)
+}
+
+// OpenOperator opens the database of the configuration, of a running or stopped server. It refuses the schema of an earlier version, on which a
+// server of that version may be running; an empty database gets the schema of this version. Close it afterwards.
+func OpenOperator(ctx context.Context, config *Config) (*Operator, error) {
+	stored := storageOptions(config, slog.Default())
+	stored.NoUpgrade = true
+	opened, err := storage.Open(ctx, stored, nil)
 	if err != nil {
 		return nil, err
 	}

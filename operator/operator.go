@@ -188,11 +188,6 @@ func (o *Operator) newDoctor() *doctor.Doctor {
 // Close closes the database.
 func (o *Operator) Close() error { return o.options.Store.Close() }
 
-// SchemaVersion returns the version of the database's schema.
-func (o *Operator) SchemaVersion(ctx context.Context) (int64, error) {
-	return o.options.Store.SchemaVersion(ctx)
-}
-
 // Settings returns the settings that are in force, with all defaults, as a file would say them. Secrets and passwords are hidden.
 func (o *Operator) Settings() (string, error) {
 	document, err := o.options.Current().Document(true)

@@ -364,7 +364,8 @@ func newMigrate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Upgrade the schema of the database, or move it to PostgreSQL",
-		Long: `Upgrades the database to the schema of this version and prints it. serve does the same at start; several nodes may start together.
+		Long: `Upgrades the databases of all domains to the schema of this version and prints it. serve does the same at start; several nodes may start
+together. Afterwards no program from before the upgrade starts on them. Other commands refuse an older schema.
 
 With --to or --to-file it moves a server from SQLite to PostgreSQL. A password in --to is visible in the process list and in the history of the
 shell: --to-file reads the URL from a file, or from standard input ("-"). The command tells the running server to end, as for SIGTERM; peers find
@@ -387,14 +388,7 @@ The other direction is a backup and a restore.`,
 			if options.To != "" {
 				return moveDatabase(cmd, options)
 			}
-			return operate(cmd, func(o *inbox.Operator) error {
-				version, err := o.SchemaVersion(cmd.Context())
-				if err != nil {
-					return err
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "The database is at schema version %d.\n", version)
-				return nil
-			})
+			return upgradeSchemas(cmd)
 		},
 	}
 	addJSON(cmd)
@@ -403,6 +397,36 @@ The other direction is a backup and a restore.`,
 	cmd.MarkFlagsMutuallyExclusive("to", "to-file")
 	cmd.Flags().DurationVar(&options.Wait, "wait", 2*time.Minute, "how long the running server may take to end")
 	return cmd
+}
+
+// schemaOf is the schema version of one domain's database.
+type schemaOf struct {
+	Domain  string `json:"domain"`
+	Version int64  `json:"schema_version"`
+}
+
+// upgradeSchemas upgrades the database of every domain, or of the one that the command line names.
+func upgradeSchemas(cmd *cobra.Command) error {
+	domains, err := loadEach(cmd)
+	if err != nil {
+		return err
+	}
+
+	upgraded := make([]schemaOf, 0, len(domains))
+	for _, config := range domains {
+		version, err := inbox.MigrateDatabase(cmd.Context(), config)
+		if err != nil {
+			return err
+		}
+		upgraded = append(upgraded, schemaOf{config.Domain, version})
+		if !wantsJSON(cmd) {
+			fmt.Fprintf(cmd.OutOrStdout(), "The database of %s is at schema version %d.\n", config.Domain, version)
+		}
+	}
+	if wantsJSON(cmd) {
+		return printJSON(cmd.OutOrStdout(), upgraded)
+	}
+	return nil
 }
 
 // maxAddress bounds the URL of a database in bytes.

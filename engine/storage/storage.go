@@ -34,7 +34,8 @@ type Options struct {
 	Connections        int  // see store.Options
 	RequireSynchronous bool // see store.Options
 
-	AsFound bool // the schema stays as it is; see store.Options
+	AsFound   bool // the schema stays as it is; see store.Options
+	NoUpgrade bool // an older schema is refused; see store.Options
 
 	Traces []string // further files that only a server leaves in DataDir
 	Sealed []string // namespaces of documents that hold private keys and secrets, and nothing else
@@ -65,6 +66,9 @@ func Open(ctx context.Context, options Options, notify func(channel, payload str
 	if newer, found := errors.AsType[*database.NewerSchema](err); found {
 		return nil, fmt.Errorf("%s: %w", databaseText(options), newer)
 	}
+	if older, found := errors.AsType[*database.OlderSchema](err); found {
+		return nil, fmt.Errorf("%s: %w", databaseText(options), older)
+	}
 	if options.DatabaseURL == "sqlite" {
 		return nil, fmt.Errorf("data_dir: cannot open the database in %s: %w", options.DataDir, oneLine(err))
 	}
@@ -76,7 +80,7 @@ func Open(ctx context.Context, options Options, notify func(channel, payload str
 func (o Options) Store(notify func(channel, payload string)) store.Options {
 	return store.Options{
 		URL: o.DatabaseURL, DataDir: o.DataDir, Connections: o.Connections, RequireSynchronous: o.RequireSynchronous, Notify: notify, Elsewhere: o.Elsewhere, Logger: o.Logger,
-		AsFound: o.AsFound, Ceilings: o.Ceilings,
+		AsFound: o.AsFound, NoUpgrade: o.NoUpgrade, Ceilings: o.Ceilings,
 	}
 }
 

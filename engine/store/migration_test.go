@@ -2,6 +2,7 @@ package store
 
 import (
 	"database/sql"
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -50,6 +51,54 @@ func TestSecondMigration(t *testing.T) {
 		url := storetest.EmptyPostgres(t)
 		build(t, "pgx", url, database.Postgres)
 		checkMigrated(t, Options{URL: url, Connections: 2})
+	})
+}
+
+// TestOlderSchemaIsLeftWithoutUpgrade: a command leaves a database alone on which a server of an earlier version may run. After that server was replaced
+// the command works, and it makes the schema of an empty database.
+func TestOlderSchemaIsLeftWithoutUpgrade(t *testing.T) {
+	newest, err := database.KnownSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(t *testing.T, older, empty Options) {
+		t.Helper()
+		version := func(options Options, noUpgrade bool) (version int64, err error) {
+			options.NoUpgrade = noUpgrade
+			opened, err := Open(t.Context(), options)
+			if err != nil {
+				return 0, err
+			}
+			defer func() { err = errors.Join(err, opened.Close()) }()
+			return opened.SchemaVersion(t.Context())
+		}
+
+		for range 2 { // the second one finds that the first one changed nothing
+			_, err := version(older, true)
+			refused, is := errors.AsType[*database.OlderSchema](err)
+			if !is || refused.Found >= newest || refused.Known != newest || !strings.Contains(refused.Error(), "restart the server with this program") {
+				t.Fatalf("opened, or refused with %v", err)
+			}
+		}
+		if got, err := version(older, false); err != nil || got != newest {
+			t.Errorf("a server gets the schema %d, %v; want %d", got, err, newest)
+		}
+		for name, options := range map[string]Options{"an upgraded database": older, "an empty one": empty} {
+			if got, err := version(options, true); err != nil || got != newest {
+				t.Errorf("%s has the schema %d, %v; want %d", name, got, err, newest)
+			}
+		}
+	}
+
+	t.Run("sqlite", func(t *testing.T) {
+		directory := t.TempDir()
+		buildWith(t, "sqlite", sqliteURL(filepath.Join(directory, File)), database.SQLite, newest-1, nil)
+		check(t, Options{DataDir: directory}, Options{DataDir: t.TempDir()})
+	})
+	t.Run("postgres", func(t *testing.T) {
+		url := storetest.EmptyPostgres(t)
+		buildWith(t, "pgx", url, database.Postgres, newest-1, nil)
+		check(t, Options{URL: url, Connections: 2}, Options{URL: storetest.EmptyPostgres(t), Connections: 2})
 	})
 }
 

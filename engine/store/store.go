@@ -65,6 +65,8 @@ type Options struct {
 	// AsFound leaves the schema as it is, also an older one: no migration runs, and nothing is swept. For those who only read the rows as a
 	// whole (Snapshot) and write documents.
 	AsFound bool
+	// NoUpgrade refuses an older schema (database.OlderSchema), on which a server of that version may be running. An empty database gets the newest one.
+	NoUpgrade bool
 	// Ceilings returns how long what ended is kept at most, by kind; 0 or absent = for ever. DefaultCeilings when nil.
 	Ceilings func() Periods
 	// Logger gets what no caller can be told: reconnects, a failing sweep. slog.Default when nil.
@@ -104,7 +106,8 @@ func (o Options) withDefaults() Options {
 func (o Options) Database() database.Options {
 	o = o.withDefaults()
 	return database.Options{
-		URL: o.URL, DataDir: o.DataDir, Connections: o.Connections, RequireSynchronous: o.RequireSynchronous, Readers: o.Readers, AsFound: o.AsFound, Logger: o.Logger,
+		URL: o.URL, DataDir: o.DataDir, Connections: o.Connections, RequireSynchronous: o.RequireSynchronous, Readers: o.Readers, AsFound: o.AsFound, NoUpgrade: o.NoUpgrade,
+		Logger: o.Logger,
 	}
 }
 

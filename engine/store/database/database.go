@@ -39,6 +39,7 @@ type Options struct {
 	Readers            int    // how many SQLite connections read beside the writer
 	RequireSynchronous bool   // nothing is committed while PostgreSQL would not wait for a synchronous standby
 	AsFound            bool   // the schema is left as it is, also an older one
+	NoUpgrade          bool   // an older schema is refused (OlderSchema); an empty database gets the newest one
 	Logger             *slog.Logger
 }
 
@@ -73,7 +74,7 @@ type Engine interface {
 	Close() error
 }
 
-// Open connects and applies the migrations, or refuses a newer schema (NewerSchema). The error of a database that cannot be used is
+// Open connects and applies the migrations, or refuses a newer schema (NewerSchema) and, with NoUpgrade, an older one (OlderSchema). The error of a database that cannot be used is
 // fault.Unavailable and names what to change.
 func Open(ctx context.Context, options Options) (Engine, error) {
 	switch {

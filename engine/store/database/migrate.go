@@ -29,6 +29,16 @@ func (e *NewerSchema) Error() string {
 		"or restore the backup from before the upgrade", e.Found, e.Known)
 }
 
+// OlderSchema is the error of a database that an earlier version of this program made and may still serve. It is returned only to processes that
+// do not upgrade the schema.
+type OlderSchema struct{ Found, Known int64 } // versions of the schema
+
+// Error names both versions and what to do.
+func (e *OlderSchema) Error() string {
+	return fmt.Sprintf("the schema of the database has version %d, and this program needs %d; restart the server with this program, or upgrade "+
+		"the schema now: inbox migrate (a program from before the upgrade cannot start after it)", e.Found, e.Known)
+}
+
 // migrate applies what is missing. A database that is newer is not touched; NewerSchema.
 func migrate(ctx context.Context, pool *sql.DB, words *schema, log logger) error {
 	known, err := KnownSchema()
@@ -46,16 +56,27 @@ func migrate(ctx context.Context, pool *sql.DB, words *schema, log logger) error
 	return refuseNewer(ctx, pool, words, known) // another node may have been at it
 }
 
-// migrateOrKeep is migrate, or only the refusal of a newer schema.
-func migrateOrKeep(ctx context.Context, pool *sql.DB, words *schema, keep bool, log logger) error {
-	if !keep {
-		return migrate(ctx, pool, words, log)
+// migrateOrKeep is migrate, or only the refusal of a newer schema or of one of another version, as the options say.
+func migrateOrKeep(ctx context.Context, pool *sql.DB, words *schema, options Options) error {
+	if !options.AsFound && !options.NoUpgrade {
+		return migrate(ctx, pool, words, options.Logger)
 	}
 	known, err := KnownSchema()
 	if err != nil {
 		return err
 	}
-	return refuseNewer(ctx, pool, words, known)
+	if options.AsFound {
+		return refuseNewer(ctx, pool, words, known)
+	}
+
+	version, err := words.version(ctx, pool)
+	if err == nil && version > 0 && version < known {
+		err = &OlderSchema{Found: version, Known: known}
+	}
+	if err != nil {
+		return err
+	}
+	return migrate(ctx, pool, words, options.Logger)
 }
 
 // KnownSchema returns the version of the schema that this program makes: the number of the last file of package migrations.

@@ -70,7 +70,7 @@ func openPostgres(ctx context.Context, options Options) (Engine, error) {
 	}
 	if err == nil {
 		migrating := stdlib.OpenDBFromPool(pool)
-		err = errors.Join(migrateOrKeep(ctx, migrating, postgresSchema, options.AsFound, options.Logger), migrating.Close())
+		err = errors.Join(migrateOrKeep(ctx, migrating, postgresSchema, options), migrating.Close())
 	}
 	if err != nil {
 		pool.Close()

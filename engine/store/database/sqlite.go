@@ -95,7 +95,7 @@ func openSQLite(ctx context.Context, options Options) (Engine, error) {
 				return err
 			}
 		}
-		return migrateOrKeep(ctx, writes, sqliteSchema, options.AsFound, options.Logger)
+		return migrateOrKeep(ctx, writes, sqliteSchema, options)
 	})
 	if err != nil {
 		return nil, unusableSQLite(path, err)
