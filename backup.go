@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -166,8 +167,8 @@ type RestoreOptions struct {
 	// ConfigFile is the configuration of the new server. Where it is not there yet it is written from the backup.
 	ConfigFile string
 	Environ    []string
-	// DatabaseURL and DataDir replace those of the configuration that is written; empty = they stay.
-	DatabaseURL, DataDir string
+	// DatabaseURL, DataDir and BlobURL replace those of the configuration that is written; empty = they stay.
+	DatabaseURL, DataDir, BlobURL string
 	// Hold are channels whose deliveries that may have been made before wait for the operator; "all" = every channel.
 	Hold []string
 	// Erasures is a file with receipts of erasures, which are done again where the backup does not know them. Empty = that beside the
@@ -322,8 +323,8 @@ func takeDirectory(directory string) (*disk.Lock, error) {
 func restoredConfig(o RestoreOptions, manifest *backup.Manifest) (text string, write bool, err error) {
 	content, err := os.ReadFile(o.ConfigFile)
 	if err == nil {
-		if o.DatabaseURL != "" || o.DataDir != "" {
-			return "", false, fmt.Errorf("%s is there already and holds: write database_url and data_dir into it, or name another file by --config", o.ConfigFile)
+		if o.DatabaseURL != "" || o.DataDir != "" || o.BlobURL != "" {
+			return "", false, fmt.Errorf("%s exists and is used as it is: write database_url, data_dir and blob_url into it, or name another file by --config", o.ConfigFile)
 		}
 		return string(content), false, nil
 	}
@@ -338,7 +339,12 @@ func restoredConfig(o RestoreOptions, manifest *backup.Manifest) (text string, w
 	if text = string(content); !found { // development mode had none, and nothing of it was written
 		text = fmt.Sprintf("domain = %q\n\n[federation]\nallow_private = true\n", manifest.Domains[0].Domain)
 	}
-	for key, value := range map[string]string{"database_url": o.DatabaseURL, "data_dir": o.DataDir} {
+	for _, key := range o.unused() {
+		if text, err = config.Unset(o.ConfigFile, text, key); err != nil {
+			return "", false, err
+		}
+	}
+	for key, value := range map[string]string{"database_url": o.DatabaseURL, "data_dir": o.DataDir, "blob_url": o.BlobURL} {
 		if value == "" {
 			continue
 		}
@@ -347,6 +353,24 @@ func restoredConfig(o RestoreOptions, manifest *backup.Manifest) (text string, w
 		}
 	}
 	return text, true, nil
+}
+
+// unused are the keys of the old server that its new database and its new place for files have no use for.
+func (o RestoreOptions) unused() (keys []string) {
+	if o.DatabaseURL != "" {
+		address, err := url.Parse(o.DatabaseURL)
+		own := o.DatabaseURL == "sqlite"
+		if err == nil && address.User != nil {
+			_, own = address.User.Password()
+		}
+		if own {
+			keys = append(keys, "database_password_file")
+		}
+	}
+	if o.BlobURL != "" && !strings.HasPrefix(o.BlobURL, "s3://") {
+		keys = append(keys, "blob.access_key", "blob.secret_key", "blob.secret_key_file")
+	}
+	return keys
 }
 
 // databaseName names a database as its operator finds it.

@@ -224,7 +224,8 @@ func newRestore() *cobra.Command {
 		Long: `Makes a server of a backup: the configuration, unless the file is there already, the secret key, the rows and the files. The database
 may be another kind than that of the backup: SQLite or PostgreSQL, by database_url in the configuration or by --database-url. It must be
 empty. A backup of an older version is upgraded to the schema of this one. Stop the old server first: two servers would both act as the
-agents.
+agents. If the old server remains in use, give the new one another place for its files, too (--blob-url): each server deletes files to
+which its own database does not refer.
 
 Persons who were erased after the moment of the backup come back with it, unless their receipts are available: DIR/erasures.json, which
 each backup into DIR and "inbox erase PERSON --receipts FILE" update, or the file of --erasures. The server erases them again when it
@@ -274,6 +275,7 @@ Readers of mail may see an answer twice. --hold-uncertain email holds such mails
 	}
 	addJSON(cmd)
 	addSnapshot(cmd, &options.Snapshot)
+	cmd.Flags().StringVar(&options.BlobURL, "blob-url", "", "place of the files of the new server, if the configuration is written from the backup (\"file\" = in its data directory)")
 	cmd.Flags().StringVar(&options.DatabaseURL, "database-url", "", "database of the new server, if the configuration is written from the backup")
 	cmd.Flags().StringVar(&options.DataDir, "data-dir", "", "data directory of the new server, if the configuration is written from the backup")
 	cmd.Flags().StringSliceVar(&options.Hold, "hold-uncertain", nil, "channels (such as email, or all) whose possibly repeated deliveries wait for you")
@@ -292,7 +294,7 @@ func tellRestored(out io.Writer, report inbox.RestoreReport) error {
 	}
 	switch erasures := report.Erasures; {
 	case erasures == nil:
-		fmt.Fprintln(out, "No receipts of erasures were at hand: who was erased after that moment is there again (--erasures FILE).")
+		fmt.Fprintln(out, "No receipts of erasures were found: data of persons who were erased after that moment is restored (--erasures FILE).")
 	case erasures.Begun > 0:
 		fmt.Fprintf(out, "  %d persons were erased after that moment: the server erases them again when it starts; see: inbox erase --list\n", erasures.Begun)
 	}

@@ -36,7 +36,7 @@ func TestDatabasePasswordFile(t *testing.T) {
 	}
 
 	for name, test := range map[string]struct{ address, file, want string }{
-		"SQLite":     {"sqlite", file, "no user"},
+		"SQLite":     {"sqlite", file, "SQLite has no password"},
 		"no user":    {"postgres://db/inbox", file, "no user"},
 		"both":       {"postgres://inbox:x@db/inbox", file, "twice"},
 		"no file":    {"postgres://inbox@db/inbox", file + ".missing", "no such file"},

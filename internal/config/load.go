@@ -135,6 +135,10 @@ func (c *Config) deriveDatabase(found *problems) {
 	}
 
 	const key = "database_password_file"
+	if c.DatabaseURL == "sqlite" {
+		found.add(key, "SQLite has no password", "remove it, or write the address of PostgreSQL into database_url")
+		return
+	}
 	address, err := url.Parse(c.DatabaseURL.Reveal())
 	if err != nil || address.User == nil || address.Host == "" {
 		found.add(key, "database_url has no user for the password", `write "postgres://user@host/database"`)

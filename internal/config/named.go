@@ -83,3 +83,38 @@ func SetTop(path, document, key, value string) (string, error) {
 	}
 	return "", &Problem{Place: filepath.Base(path), Key: key, Message: "the key cannot be written into this file", Remedy: fmt.Sprintf("write %s by hand", key)}
 }
+
+// Unset removes a key, such as a.b of the table a, with its line; comments and all else stay. A key that is missing needs no change. A *Problem says
+// that the key is not on a line of its own.
+func Unset(path, document, key string) (string, error) {
+	before, err := treeOf(path, document)
+	if err != nil {
+		return "", err
+	}
+	if !remove(before, strings.Split(key, ".")) {
+		return document, nil
+	}
+
+	if number := keyLines(document)[key]; number > 0 {
+		lines := strings.SplitAfter(document, "\n")
+		changed := strings.Join(slices.Delete(lines, number-1, number), "")
+		if after, err := treeOf(path, changed); err == nil && reflect.DeepEqual(before, after) {
+			return changed, nil
+		}
+	}
+	return "", &Problem{Place: filepath.Base(path), Key: key, Message: "the key cannot be removed from this file", Remedy: fmt.Sprintf("remove %s by hand", key)}
+}
+
+// remove removes what a path of keys leads to, and reports whether it was there.
+func remove(tree map[string]any, path []string) bool {
+	for ; len(path) > 1; path = path[1:] {
+		inner, is := tree[path[0]].(map[string]any)
+		if !is {
+			return false
+		}
+		tree = inner
+	}
+	_, there := tree[path[0]]
+	delete(tree, path[0])
+	return there
+}

@@ -29,6 +29,28 @@ func TestSetTop(t *testing.T) {
 	}
 }
 
+// TestUnset: a key goes with its line, one of the same name in another table stays, and one that shares its lines is refused.
+func TestUnset(t *testing.T) {
+	const key = "database_password_file"
+	for name, c := range map[string]struct{ before, after string }{
+		"there":   {"# The server.\n" + key + " = \"/p\" # a secret\ndomain = \"a.example\"\n", "# The server.\ndomain = \"a.example\"\n"},
+		"missing": {"domain = \"a.example\"\n[x]\n" + key + " = \"/p\"\n", "domain = \"a.example\"\n[x]\n" + key + " = \"/p\"\n"},
+		"windows": {"a = 1\r\n" + key + " = \"/p\"\r\nb = 2\r\n", "a = 1\r\nb = 2\r\n"},
+	} {
+		if got, err := config.Unset("inbox.toml", c.before, key); err != nil || got != c.after {
+			t.Errorf("%s: %q, %v; want %q", name, got, err, c.after)
+		}
+	}
+	if got, err := config.Unset("inbox.toml", "a = 1\n[blob]\n# who\na = \"x\" # y\n[blog]\na = 2\n", "blob.a"); err != nil || got != "a = 1\n[blob]\n# who\n[blog]\na = 2\n" {
+		t.Errorf("in a table: %q, %v", got, err)
+	}
+	for name, document := range map[string]string{"several lines": key + " = \"\"\"\n/p\"\"\"\n", "no TOML": key + " = \n"} {
+		if got, err := config.Unset("inbox.toml", document, key); err == nil {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
 // TestNamedFiles: files of tables and of lists of tables are found, the secret key is not among them.
 func TestNamedFiles(t *testing.T) {
 	settings := config.Default()
