@@ -506,6 +506,9 @@ func MoveDatabase(ctx context.Context, current *Config, o MoveOptions) (report M
 		report.Written = current.File
 	} else {
 		report.Problem, report.Line = err.Error(), "database_url = "+config.Quote(report.To)
+		if current.File == "" { // a file with this line alone would end the development mode, in which the server was used
+			report.Line = "INBOX_DATABASE_URL=" + report.To
+		}
 	}
 	report.Down = time.Since(begun)
 	report.Seconds = report.Down.Seconds()
@@ -520,7 +523,7 @@ func writeDatabase(current *Config, to string) error {
 		}
 	}
 	if current.File == "" {
-		return errors.New("there is no configuration file")
+		return errors.New("there is no configuration file; set the variable")
 	}
 	return setup.AgentFile{Path: current.File, Environ: current.Environment}.SetTop("database_url", to)
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"inbox"
 	"inbox/engine/store/storetest"
@@ -82,5 +83,34 @@ func TestRestoreElsewhere(t *testing.T) {
 
 	if _, err := inbox.Restore(t.Context(), drill); err == nil || !strings.Contains(err.Error(), "blob_url") {
 		t.Errorf("a configuration that exists: %v", err)
+	}
+}
+
+// TestMoveWithoutFile: without a configuration file the operator is told the variable: a file with database_url alone would need public_url, too.
+func TestMoveWithoutFile(t *testing.T) {
+	t.Parallel()
+	environ := []string{"INBOX_DATA_DIR=" + t.TempDir()}
+	config, err := inbox.LoadConfig("", environ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened, err := inbox.OpenOperator(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := opened.Tokens.Create(t.Context(), "ann", ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := opened.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	report, err := inbox.MoveDatabase(t.Context(), config, inbox.MoveOptions{To: storetest.EmptyPostgres(t), Wait: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, address, _ := strings.Cut(report.Line, "=")
+	if name != "INBOX_DATABASE_URL" || address != report.To || report.Written != "" {
+		t.Fatalf("the operator writes %q (%s), into %q", report.Line, report.Problem, report.Written)
 	}
 }

@@ -150,7 +150,7 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 // wrongArguments says what is wrong in the words of the command's own line of use; "" when that line does not tell.
 func wrongArguments(cmd *cobra.Command, given []string) string {
 	if cmd.HasAvailableSubCommands() && len(given) > 0 {
-		text := fmt.Sprintf("%q is no command of %s", given[0], cmd.CommandPath())
+		text := fmt.Sprintf("%q is not a command of %s", given[0], cmd.CommandPath())
 		cmd.SuggestionsMinimumDistance = 2
 		if similar := cmd.SuggestionsFor(given[0]); len(similar) > 0 {
 			text += "; did you mean " + strings.Join(similar, " or ") + "?"

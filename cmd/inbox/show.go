@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -71,7 +72,7 @@ func printShown(out io.Writer, shown operator.Shown) {
 	if !message.Sender.CarriedBy.IsZero() {
 		printLinef(out, "Brought   by %s  (%s)", message.Sender.CarriedBy, shown.Turn.Carrier)
 	}
-	printLinef(out, "To        %s by %s", message.Recipient, message.ReceivedVia)
+	printLinef(out, "To        %s by %s", message.Recipient, cmp.Or(shown.Turn.Channel, message.ReceivedVia))
 	if shown.Turn.Request != "" {
 		printLinef(out, "Request   %s", shown.Turn.Request)
 	}
@@ -94,7 +95,7 @@ func printShown(out io.Writer, shown operator.Shown) {
 
 	fmt.Fprintln(out)
 	for _, d := range shown.Deliveries {
-		printLinef(out, "Delivery  %s  %s to %s after %d tries  %s", d.ID, d.State, d.Address, d.Attempt, d.Reason)
+		printLinef(out, "Delivery  %s  %s to %s after %s  %s", d.ID, d.State, d.Address, counted(d.Attempt, "attempt"), d.Reason)
 		for _, recipient := range slices.Sorted(maps.Keys(d.Returned)) {
 			printLinef(out, "          %s does not have it: %s", recipient, d.Returned[recipient])
 		}

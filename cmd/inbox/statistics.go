@@ -40,7 +40,7 @@ stated. A running server counts from the messages about once a minute; numbers a
 						fmt.Sprint(c.Held), fmt.Sprint(c.Waiting), (time.Duration(c.P95) * time.Millisecond).String(), fmt.Sprintf("%.2f", float64(c.Spend)/1e6),
 					})
 				}
-				return printTable(cmd.OutOrStdout(), "Nothing came in since "+when(found.Since)+".",
+				return printTable(cmd.OutOrStdout(), "No message since "+when(found.Since)+" is counted yet; a running server counts about once a minute.",
 					[]string{"CHANNEL", "RECEIVED", "ANSWERED", "SILENT", "REFUSED", "FAILED", "HELD", "WAITING", "P95", "COST"}, rows)
 			})
 		},

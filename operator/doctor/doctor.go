@@ -423,7 +423,7 @@ func (d *examiner) clock() {
 	case synchronised:
 		d.say("clock", email.FindingOK, time.Now().UTC().Format(time.RFC3339), "")
 	default:
-		d.say("clock", email.FindingWarn, time.Now().UTC().Format(time.RFC3339)+", and nothing keeps it", "run a time service such as chrony or systemd-timesyncd")
+		d.say("clock", email.FindingWarn, time.Now().UTC().Format(time.RFC3339)+", and no time service sets it", "run a time service such as chrony or systemd-timesyncd")
 	}
 }
 
