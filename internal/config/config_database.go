@@ -1,5 +1,10 @@
 package config
 
+import (
+	"net/url"
+	"strings"
+)
+
 // Database is how the server uses PostgreSQL; SQLite needs none of it.
 type Database struct {
 	// Sessions of PostgreSQL that a node opens at most for each domain, `[[domains]]` included. A node needs three more for each
@@ -18,4 +23,54 @@ func (c *Config) validateDatabase(p *problems) {
 	if c.Database.RequireSynchronous && c.DatabaseURL == "sqlite" {
 		p.add("database.require_synchronous", "SQLite has no standby", "write the URL of PostgreSQL as database_url, or remove the line")
 	}
+}
+
+// readAlike reports whether net/url reads an address, and as libpq does: in u:12#3@host it takes the beginning of a password for a port.
+func readAlike(address string) bool {
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	if parsed.User != nil || parsed.Port() == "" {
+		return true
+	}
+	begin, _, found := strings.Cut(address, "@")
+	return !found || strings.Contains(begin, "=") // that of a parameter
+}
+
+// plainHosts moves the hosts of a PostgreSQL address into its parameters where net/url cannot read them and libpq can: hosts without a port
+// beside hosts with one, several addresses of IPv6, and directories of sockets.
+func plainHosts(address SecretURL) SecretURL {
+	scheme, rest, _ := strings.Cut(address.Reveal(), "://")
+	if _, err := url.Parse(address.Reveal()); err == nil || scheme != "postgres" && scheme != "postgresql" {
+		return address
+	}
+
+	authority, rest, end := rest, "", strings.IndexAny(rest, "/?#")
+	if end >= 0 {
+		authority, rest = authority[:end], authority[end:]
+	}
+	user := strings.LastIndex(authority, "@") + 1
+	var hosts, ports []string
+	for one := range strings.SplitSeq(authority[user:], ",") {
+		host, port := one, ""
+		if at := strings.LastIndex(one, ":"); at > strings.LastIndex(one, "]") {
+			host, port = one[:at], one[at+1:]
+		}
+		host, err := url.PathUnescape(strings.Trim(host, "[]"))
+		if err != nil {
+			return address
+		}
+		hosts, ports = append(hosts, url.QueryEscape(host)), append(ports, url.QueryEscape(port))
+	}
+
+	between := "?"
+	if strings.Contains(rest, "?") {
+		between = "&"
+	}
+	moved := scheme + "://" + authority[:user] + rest + between + "host=" + strings.Join(hosts, ",") + "&port=" + strings.Join(ports, ",")
+	if _, err := url.Parse(moved); err != nil {
+		return address
+	}
+	return SecretURL(moved)
 }

@@ -176,9 +176,11 @@ func databaseOf(top SecretURL, domain string) SecretURL {
 	if top == "sqlite" || err != nil {
 		return top
 	}
-	query := u.Query()
-	query.Set("search_path", SchemaOf(domain))
-	u.RawQuery = query.Encode()
+	// The other parameters stay as they are written: libpq and pgx read a "+" as such, and url.Values would write spaces so.
+	others := slices.DeleteFunc(strings.Split(u.RawQuery, "&"), func(pair string) bool {
+		return pair == "" || strings.HasPrefix(pair, "search_path=")
+	})
+	u.RawQuery = strings.Join(append(others, "search_path="+SchemaOf(domain)), "&")
 	return SecretURL(u.String())
 }
 

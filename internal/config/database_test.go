@@ -22,6 +22,8 @@ func TestDatabasePasswordFile(t *testing.T) {
 	for address, want := range map[string]string{
 		"postgres://inbox@db/inbox":                            "postgres://inbox:p%40ss%3A%2F%3F%23%25word@db/inbox",
 		"postgres://inbox@db1:5432,db2:5432/x?sslmode=disable": "postgres://inbox:p%40ss%3A%2F%3F%23%25word@db1:5432,db2:5432/x?sslmode=disable",
+		"postgres://inbox@/x?host=/run/postgresql":             "postgres://inbox:p%40ss%3A%2F%3F%23%25word@/x?host=/run/postgresql",
+		"postgres://inbox@%2Frun%2Fpg/x":                       "postgres://inbox:p%40ss%3A%2F%3F%23%25word@/x?host=%2Frun%2Fpg&port=",
 	} {
 		settings, err := loaded(address, file)
 		if err != nil {
@@ -85,5 +87,50 @@ func TestDatabaseSettings(t *testing.T) {
 		if _, err := load(fmt.Sprintf(domains, text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
+	}
+}
+
+// TestHostsOfDatabase: addresses that libpq reads are read, and those that net/url reads stay as they are.
+func TestHostsOfDatabase(t *testing.T) {
+	for address, want := range map[string]string{
+		"postgres://u:p@a:5432,b:5433/d":              "postgres://u:p@a:5432,b:5433/d",
+		"postgres://u:p@a:5432,b/d?sslmode=disable":   "postgres://u:p@/d?sslmode=disable&host=a,b&port=5432,",
+		"postgres://a,b:5433":                         "postgres://a,b:5433",
+		"postgresql://[::1]:5432,[fe80::1]/d":         "postgresql:///d?host=%3A%3A1,fe80%3A%3A1&port=5432,",
+		"postgres://u@%2Frun%2Fpg:5433/d":             "postgres://u@/d?host=%2Frun%2Fpg&port=5433",
+		"postgres://h:5432/d?user=me@server":          "postgres://h:5432/d?user=me@server",
+		"postgres://u@/d?host=/run/postgresql":        "postgres://u@/d?host=/run/postgresql",
+		"postgres://u@a:5432,b?application_name=x%20": "postgres://u@?application_name=x%20&host=a,b&port=5432,",
+	} {
+		settings, err := Load("", []string{"INBOX_DATABASE_URL=" + address})
+		if err != nil {
+			t.Errorf("%s: %v", address, err)
+			continue
+		}
+		if got := settings.DatabaseURL.Reveal(); got != want {
+			t.Errorf("%s became %s, want %s", address, got, want)
+		}
+	}
+
+	for _, address := range []string{"postgres://u:p%@a/d", "postgres://u:p@a:5432,%zz/d", "postgres://u:12#3@h/d", "postgres://u:12/3@h/d", "postgres://u:12?3@h/d"} {
+		if _, err := Load("", []string{"INBOX_DATABASE_URL=" + address}); err == nil || !strings.Contains(err.Error(), "percent-encode") {
+			t.Errorf("%s: error %v", address, err)
+		}
+	}
+}
+
+// TestPasswordsStayHidden: however a password is written into an address, the address shows itself without it.
+func TestPasswordsStayHidden(t *testing.T) {
+	for _, address := range []SecretURL{
+		"postgres://u:s3cret@h/d", "postgres://u@h/d?password=s3cret", "postgres://u@h/d?password=x;s3cret", "postgres://u@h/d?password=s3cret%zz",
+		"postgres://u@h/d?pass%77ord=s3cret", "postgres://u:12#s3cret@h/d", "postgres://u:12/s3cret@h/d", "postgres://u:12?s3cret@h/d", "postgres://u:%s3cret@h/d",
+	} {
+		if shown := address.String(); strings.Contains(shown, "s3cret") {
+			t.Errorf("%s shows itself as %s", address.Reveal(), shown)
+		}
+	}
+	const open = "postgres://u@h:5432/d?user=me@server&application_name=my%20inbox"
+	if shown := SecretURL(open).String(); shown != open {
+		t.Errorf("%s shows itself as %s", open, shown)
 	}
 }

@@ -84,8 +84,11 @@ func TestDomains(t *testing.T) {
 func TestDomainsHaveStoresOfTheirOwn(t *testing.T) {
 	const database = "postgres://u:p@127.0.0.1:5432,127.0.0.2:5432/inbox?sslmode=disable"
 	for top, want := range map[SecretURL]SecretURL{
-		"sqlite": "sqlite",
-		database: SecretURL("postgres://u:p@127.0.0.1:5432,127.0.0.2:5432/inbox?search_path=" + SchemaOf("b.example") + "&sslmode=disable"),
+		"sqlite":         "sqlite",
+		database:         SecretURL(database + "&search_path=" + SchemaOf("b.example")),
+		"postgres://h/d": SecretURL("postgres://h/d?search_path=" + SchemaOf("b.example")),
+		"postgres://h/d?search_path=mine&password=a%20b;c+d&options=-c%20x%3D1": SecretURL("postgres://h/d?password=a%20b;c+d&options=-c%20x%3D1&search_path=" +
+			SchemaOf("b.example")),
 	} {
 		if got := databaseOf(top, "b.example"); got != want {
 			t.Errorf("%s became %s, want %s", top.Reveal(), got.Reveal(), want.Reveal())

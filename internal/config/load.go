@@ -130,6 +130,7 @@ func (c *Config) deriveNames() {
 
 // deriveDatabase puts the password of the file into the address of the database.
 func (c *Config) deriveDatabase(found *problems) {
+	c.DatabaseURL = plainHosts(c.DatabaseURL)
 	if c.DatabasePasswordFile == "" {
 		return
 	}
@@ -140,7 +141,7 @@ func (c *Config) deriveDatabase(found *problems) {
 		return
 	}
 	address, err := url.Parse(c.DatabaseURL.Reveal())
-	if err != nil || address.User == nil || address.Host == "" {
+	if err != nil || address.User == nil {
 		found.add(key, "database_url has no user for the password", `write "postgres://user@host/database"`)
 		return
 	}

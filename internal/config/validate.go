@@ -88,7 +88,7 @@ func (c *Config) validateStorage(p *problems) {
 	database := c.DatabaseURL.Reveal()
 	if database != "sqlite" && !strings.HasPrefix(database, "postgres://") && !strings.HasPrefix(database, "postgresql://") {
 		p.add("database_url", "is neither sqlite nor a PostgreSQL address", `write "sqlite" or "postgres://user:password@host/database"`)
-	} else if _, err := url.Parse(database); err != nil {
+	} else if !readAlike(database) {
 		p.add("database_url", "is not an address", "percent-encode special characters in user name and password")
 	}
 

@@ -93,31 +93,30 @@ type SecretURL string
 // Reveal returns the address with its password, for the one place that needs it.
 func (u SecretURL) Reveal() string { return string(u) }
 
-// String returns the address with the password replaced.
+// String returns the address with the password replaced. Of an address that may have it where net/url does not look, nothing is shown.
 func (u SecretURL) String() string {
 	parsed, err := url.Parse(string(u))
-	if err != nil {
+	if err != nil || parsed.User == nil && parsed.Port() != "" && strings.Contains(string(u), "@") {
 		return redacted
 	}
-	hidePasswordParameters(parsed)
+	parsed.RawQuery = withoutPasswords(parsed.RawQuery)
 	return parsed.Redacted()
 }
 
-// hidePasswordParameters serves postgres://…?password=… and s3://…?secret_key=….
-func hidePasswordParameters(u *url.URL) {
-	query := u.Query()
-	changed := false
-	for name := range query {
-		lower := strings.ToLower(name)
-		if strings.Contains(lower, "pass") || strings.Contains(lower, "secret") || strings.Contains(lower, "key") {
-			query.Set(name, "xxxxx")
-			changed = true
+// withoutPasswords serves postgres://…?password=… and s3://…?secret_key=…. It does not use net/url, which leaves out what it cannot read.
+func withoutPasswords(query string) string {
+	pairs := strings.Split(query, "&")
+	for i, pair := range pairs {
+		name, _, _ := strings.Cut(pair, "=")
+		if plain, err := url.PathUnescape(name); err == nil {
+			name = plain
+		}
+		name = strings.ToLower(name)
+		if strings.Contains(name, "pass") || strings.Contains(name, "secret") || strings.Contains(name, "key") {
+			pairs[i] = name + "=xxxxx"
 		}
 	}
-
-	if changed {
-		u.RawQuery = query.Encode()
-	}
+	return strings.Join(pairs, "&")
 }
 
 // GoString keeps %#v from showing the password.
