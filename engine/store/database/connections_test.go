@@ -67,6 +67,15 @@ func TestLivesOfConnections(t *testing.T) {
 	}
 }
 
+// TestPeriodOfHealthChecks: the pool would end the process with a panic.
+func TestPeriodOfHealthChecks(t *testing.T) {
+	for _, period := range []string{"0s", "-1s"} {
+		if _, _, err := postgresConfig("postgres://u@a/db?pool_health_check_period=" + period); err == nil || !strings.Contains(err.Error(), "pool_health_check_period") {
+			t.Errorf("%s: error %v", period, err)
+		}
+	}
+}
+
 // wantedServer returns the kind of server that a URL is taken to ask for: read-write, any or other.
 func wantedServer(url string) (string, error) {
 	pool, _, err := postgresConfig(url)

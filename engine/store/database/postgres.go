@@ -301,6 +301,9 @@ func postgresConfig(text string) (config *pgxpool.Config, schema string, err err
 	if err != nil {
 		return nil, "", err
 	}
+	if config.HealthCheckPeriod <= 0 {
+		return nil, "", errors.New("pool_health_check_period must be longer than 0") // pgxpool would panic
+	}
 
 	wire := config.ConnConfig
 	if wire.ValidateConnect == nil && !written(text, "target_session_attrs") && os.Getenv("PGTARGETSESSIONATTRS") == "" {
