@@ -632,3 +632,36 @@ func TestReachOfAFailure(t *testing.T) {
 		}
 	})
 }
+
+// TestSessionsStayBoundedAmongManyDomains: mail to many other domains does not make the limit of a domain in use forgotten.
+func TestSessionsStayBoundedAmongManyDomains(t *testing.T) {
+	l := newDomainLimits()
+	acquire := func(domain string) func(error) {
+		t.Helper()
+		leave, err := l.acquire(t.Context(), domain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return leave
+	}
+	var leaves []func(error)
+	for range startingSessions {
+		leaves = append(leaves, acquire("slow.test"))
+	}
+	for i := range maxDomains + 1 {
+		acquire(fmt.Sprintf("%d.test", i))(nil)
+	}
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := l.acquire(ended, "slow.test"); err == nil {
+		t.Errorf("slow.test has more than %d sessions", startingSessions)
+	}
+	for _, leave := range leaves {
+		leave(nil)
+	}
+	acquire("slow.test")(nil)
+	if len(l.active) != 0 || l.known.Len() != maxDomains {
+		t.Errorf("%d domains are active and %d known; want 0 and %d", len(l.active), l.known.Len(), maxDomains)
+	}
+}

@@ -22,18 +22,19 @@ const (
 
 // domainLimits bound the sessions at once with one domain: two at first, more while it takes what it gets.
 type domainLimits struct {
-	mu      sync.Mutex
-	domains *simplelru.LRU[string, *sessionLimit]
+	mu     sync.Mutex
+	known  *simplelru.LRU[string, *sessionLimit]
+	active map[string]*sessionLimit // those in use, which known may forget: a new limit would allow new sessions beside the open ones
 }
 
 type sessionLimit struct {
-	allowed, used, streak int
-	changed               chan struct{}
+	allowed, used, users, streak int
+	changed                      chan struct{}
 }
 
 func newDomainLimits() *domainLimits {
-	domains, _ := simplelru.NewLRU[string, *sessionLimit](maxDomains, nil)
-	return &domainLimits{domains: domains}
+	known, _ := simplelru.NewLRU[string, *sessionLimit](maxDomains, nil)
+	return &domainLimits{known: known, active: map[string]*sessionLimit{}}
 }
 
 // acquire waits for a free session. The returned function ends it and reports how it went.
@@ -44,12 +45,13 @@ func (l *domainLimits) acquire(ctx context.Context, domain string) (release func
 	one := l.join(domain)
 	for one.used >= one.allowed {
 		if err := l.wait(ctx, one.changed); err != nil {
+			l.leave(domain, one)
 			return nil, err
 		}
 	}
 
 	one.used++
-	return func(failure error) { l.release(one, failure) }, nil
+	return func(failure error) { l.release(domain, one, failure) }, nil
 }
 
 // wait releases the lock until a session has ended.
@@ -65,20 +67,36 @@ func (l *domainLimits) wait(ctx context.Context, changed <-chan struct{}) error 
 }
 
 func (l *domainLimits) join(domain string) *sessionLimit {
-	one, known := l.domains.Get(domain)
-	if !known {
-		one = &sessionLimit{allowed: startingSessions, changed: make(chan struct{})}
-		l.domains.Add(domain, one)
+	one, active := l.active[domain]
+	if !active {
+		var known bool
+		if one, known = l.known.Get(domain); !known {
+			one = &sessionLimit{allowed: startingSessions, changed: make(chan struct{})}
+			l.known.Add(domain, one)
+		}
+		l.active[domain] = one
 	}
+	one.users++
 	return one
 }
 
+func (l *domainLimits) leave(domain string, one *sessionLimit) {
+	if one.users--; one.users > 0 {
+		return
+	}
+	delete(l.active, domain)
+	if !l.known.Contains(domain) {
+		l.known.Add(domain, one)
+	}
+}
+
 // release ends a session. What the domain answered about a recipient says nothing about how many sessions it takes.
-func (l *domainLimits) release(one *sessionLimit, failure error) {
+func (l *domainLimits) release(domain string, one *sessionLimit, failure error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
 	one.used--
+	l.leave(domain, one)
 	switch {
 	case failure == nil:
 		one.streak++
