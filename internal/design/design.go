@@ -162,7 +162,7 @@ func acceptsGzip(header string) bool {
 		if !strings.EqualFold(strings.TrimSpace(coding), "gzip") {
 			continue
 		}
-		weight, given := strings.CutPrefix(strings.ReplaceAll(parameters, " ", ""), "q=")
+		weight, given := strings.CutPrefix(strings.ToLower(strings.ReplaceAll(parameters, " ", "")), "q=")
 		if !given {
 			return true
 		}

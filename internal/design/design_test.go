@@ -84,7 +84,7 @@ func TestAssetsOfAnotherVersionAreNotKept(t *testing.T) {
 }
 
 func TestGzipIsWanted(t *testing.T) {
-	for header, want := range map[string]bool{"": false, "gzip": true, "br;q=1, GZIP;q=0.5": true, "gzip;q=0": false, "gzip; q=x": false, "deflate": false, "*": false} {
+	for header, want := range map[string]bool{"": false, "gzip": true, "br;q=1, GZIP;q=0.5": true, "gzip;q=0": false, "gzip;Q=0": false, "gzip; q=x": false, "deflate": false, "*": false} {
 		if got := acceptsGzip(header); got != want {
 			t.Errorf("Accept-Encoding %q: %v", header, got)
 		}
