@@ -91,20 +91,63 @@ const (
 var errTalkative = errors.New("the server says more than an answer can hold")
 
 // replyConn bounds what a server can make us read, and how long one block may take to leave. The library bounds neither (TestHostileServers): a
-// server that repeats "250-" for ever would fill the memory.
+// server that repeats "250-" for ever would fill the memory. It also writes a blank after a reply code that stands alone, as RFC 5321, section 4.2,
+// permits: net/textproto, with which the library reads, refuses such a line (TestRepliesOfTheCodeAlone).
 type replyConn struct {
 	net.Conn
-	read int
+	read   int
+	digits int    // of a code at the start of the current line, 0 to 3; notCode = the line has something else
+	rest   []byte // what did not fit into the reader's buffer: at most one byte
 }
+
+const (
+	codeDigits = 3
+	notCode    = -1
+)
 
 // Read refuses the byte after the last allowed one.
 func (c *replyConn) Read(p []byte) (int, error) {
+	if len(c.rest) > 0 && len(p) > 0 {
+		n := copy(p, c.rest)
+		c.rest = c.rest[n:]
+		return n, nil
+	}
 	if c.read >= maxAnswerBytes {
 		return 0, errTalkative
 	}
-	n, err := c.Conn.Read(p[:min(len(p), maxAnswerBytes-c.read)])
+
+	room := max(len(p)-1, 0) / (codeDigits + 2) * (codeDigits + 1) // four bytes become five at most
+	n, err := c.Conn.Read(p[:min(len(p), max(room, 1), maxAnswerBytes-c.read)])
 	c.read += n
-	return n, err
+	return c.complete(p, n), err
+}
+
+// complete adds the blanks that the n bytes in p lack and returns how many bytes are in p then.
+func (c *replyConn) complete(p []byte, n int) int {
+	var completed []byte
+	from := 0
+	for i, b := range p[:n] {
+		if c.digits == codeDigits && (b == '\r' || b == '\n') {
+			completed = append(append(completed, p[from:i]...), ' ')
+			from = i
+		}
+		switch {
+		case b == '\n':
+			c.digits = 0
+		case c.digits != notCode && c.digits < codeDigits && b >= '0' && b <= '9':
+			c.digits++
+		default:
+			c.digits = notCode
+		}
+	}
+	if completed == nil {
+		return n
+	}
+
+	completed = append(completed, p[from:n]...)
+	n = copy(p, completed)
+	c.rest = completed[n:]
+	return n
 }
 
 // Write begins a new answer.
