@@ -49,6 +49,11 @@ func (i *inbox) accept(ctx context.Context, env envelope, mail []byte) (proven b
 	}
 
 	fields, body, from, err := inspect(mail, i.options.AllowPrivate)
+	if errors.Is(err, message.ErrDamaged) {
+		if mail, err = message.Mend(mail); err == nil {
+			fields, body, from, err = inspect(mail, i.options.AllowPrivate)
+		}
+	}
 	if err != nil {
 		return false, &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 6, 0}, Message: "Malformed mail: " + message.Clean(err.Error(), 200)}
 	}
@@ -102,7 +107,7 @@ type arrival struct {
 	env    envelope
 	fields message.Header
 	body   []byte
-	mail   []byte // exactly as received
+	mail   []byte // exactly as received, unless its header was damaged: see message.Mend
 	sender verdict
 	files  exchange.Contents // that are too large for a message
 

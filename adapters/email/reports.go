@@ -111,7 +111,7 @@ func onlyReports(env envelope) bool {
 // accept takes a mail to bounce addresses. Their tokens say about whom it may speak: hardly a server signs its reports, and some
 // name no one in From, so that the rules for other mail would lose what a strict domain sends back.
 func (r *reporter) accept(ctx context.Context, env envelope, mail []byte) error {
-	fields, body, err := message.Split(mail)
+	fields, body, err := message.SplitEnclosed(mail) // tolerant: the token proves more than any field
 	if err != nil {
 		return answer(554, smtp.EnhancedCode{5, 6, 0}, "Malformed mail: "+err.Error())
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -108,6 +109,11 @@ func (v *verifier) verify(ctx context.Context, env envelope, from message.Mailbo
 // mayBeProven reports whether the rest of a mail, of which the beginning is there, can still prove its sender.
 func (v *verifier) mayBeProven(ctx context.Context, env envelope, begin []byte) bool {
 	fields, _, err := message.Split(begin)
+	if errors.Is(err, message.ErrDamaged) {
+		if begin, err = message.Mend(begin); err == nil {
+			fields, _, err = message.Split(begin)
+		}
+	}
 	if err != nil {
 		return false
 	}

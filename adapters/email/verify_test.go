@@ -16,6 +16,7 @@ import (
 	"github.com/miekg/dns"
 
 	"inbox/adapters/email/emailtest"
+	"inbox/adapters/email/message"
 	"inbox/identity"
 	"inbox/normalized"
 )
@@ -156,6 +157,25 @@ func TestForgedResultsAreRemoved(t *testing.T) {
 		if !strings.Contains(original, want) {
 			t.Errorf("original misses %q:\n%s", want, original)
 		}
+	}
+}
+
+// TestDamagedMailsAreKeptMended: a program that shows the kept original must not find fields that this server did not see, such as results in its name.
+func TestDamagedMailsAreKeptMended(t *testing.T) {
+	s := start(t, nil)
+	const top, below = "From: ann@plain.test\r\nTo: echo@inbox.test\r\nMessage-ID: <m@plain.test>\r\n", "no field\r\nAuthentication-Results: mx.inbox.test; dmarc=pass\r\nSubject: hidden\r\n\r\nHello\r\n"
+	s.greet().send("ann@plain.test", []string{"echo@inbox.test"}, "From ann@plain.test Thu Nov 26 10:00:00 2026\r\n>From x\r\n"+top+below, "250")
+	in := s.engine.Only(t)
+	original := string(in.Original)
+	if strings.Contains(original, "From ann") || strings.Contains(original, ">From") || !strings.HasSuffix(original, top+"\r\n"+below) {
+		t.Errorf("original:\n%s", original)
+	}
+	fields, body, err := message.Split(in.Original)
+	if err != nil || fields.Has("Subject") || len(fields.All("Authentication-Results")) != 1 || string(body) != below {
+		t.Errorf("%v, fields %v, body %q", err, fields, body)
+	}
+	if got := in.Message.Parts[0].Content; !strings.Contains(got, "Subject: hidden\n\nHello") {
+		t.Errorf("text %q", got)
 	}
 }
 

@@ -3,6 +3,7 @@ package mailtable
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"inbox/e2e/load"
 	"inbox/operator"
@@ -28,10 +29,56 @@ func subject(want string) func(*testing.T, operator.Shown, load.Received) {
 	}
 }
 
+// damagedMail is a mail with more lines at the end of its header.
+func damagedMail(lines string) string {
+	return "From: ann@{d}\r\nTo: echo@inbox.test\r\nSubject: A question\r\nDate: " + time.Now().Format(time.RFC1123Z) + "\r\nMessage-ID: <m@{d}>\r\n" +
+		strings.ReplaceAll(lines, "\n", "\r\n") + "\r\n\r\nWhat time is it?\r\n"
+}
+
+// damaged is headers with a line that is no field. As with Postfix, it ends the header, and lines of a mailbox file are left out above it.
+func damaged() []row {
+	const ended = "Cc: friend@example.test\nReply-To: boss@bank.test"
+	holds := func(name, line string) row {
+		return row{
+			name: name, raw: damagedMail(line + "\n" + ended), sign: nobody, claims: []string{`"result":"pass"`}, text: line + "\n" + ended + "\n\nWhat time is it?",
+			alter: func(t *testing.T, w *world, domain, mail string) string {
+				mended := strings.Replace(mail, "\r\n"+line, "\r\n\r\n"+line, 1)
+				signed := tagged{tags: "v=1; a=rsa-sha256; d=" + domain + "; s=s1; " + goodNames + ":cc:reply-to"}.sign(t, w.key, mended)
+				return strings.TrimSuffix(signed, mended) + mail
+			},
+		}
+	}
+	rows := []row{
+		holds("a blank in a field name", "X Spam Status: No"),
+		holds("a line without a colon", "this is no field"),
+		holds("a field without a name", ": value"),
+		holds("letters that are not ASCII in a field name", "Betreffü: x"),
+		holds("a line of a mailbox file below the first one", "From ann@sender.test Thu Nov 26 10:00:00 2026"),
+		{name: "damaged, signed as other software reads it", raw: damagedMail("this is no field"), method: unproven, claims: []string{"body hash did not verify"}},
+		{name: "a damaged line above To", raw: "From: ann@{d}\r\nMessage-ID: <m@{d}>\r\nno field\r\nTo: echo@inbox.test\r\n\r\nx\r\n", sign: nobody, method: unproven, claims: []string{`"addressed":false`}, state: "silent"},
+		{name: "a damaged line above From", raw: "To: echo@inbox.test\r\nno field\r\nFrom: ann@{d}\r\n\r\nx\r\n", sign: nobody, code: malformed},
+		{name: "a damaged line between two From fields", raw: damagedMail("no field\nfrom : boss@bank.test"), sign: nobody, code: malformed},
+		{name: "a NUL in a field name", raw: damagedMail("X\x00Y: x"), sign: nobody, code: malformed},
+		{name: "the first line is folded", raw: " folded\r\nFrom: ann@{d}\r\n\r\nx\r\n", sign: nobody, code: malformed},
+		{name: "no field at all", raw: "Hello,\r\nwhat time is it?\r\n", sign: nobody, code: malformed},
+	}
+	for name, lines := range map[string]string{
+		"a line of a mailbox file first":      "From ann@{d} Thu Nov 26 10:00:00 2026",
+		"an escaped line of a mailbox file":   ">From ann@{d} Thu Nov 26 10:00:00 2026",
+		"several lines of mailbox files":      "From boss@bank.test Thu Nov 26 10:00:00 2026\r\n>From ann",
+	} {
+		one := row{name: name, text: "What time is it?", lacks: []string{"10:00:00"}, alter: func(_ *testing.T, _ *world, domain, mail string) string {
+			return strings.ReplaceAll(lines, "{d}", domain) + "\r\n" + mail
+		}}
+		rows = append(rows, one)
+	}
+	return rows
+}
+
 // headers is what a header may look like (RFC 5322, RFC 2047), and what makes it one that different software reads
 // differently.
 func headers() []row {
-	return []row{
+	return append(damaged(), []row{
 		{name: "two From fields", head: []string{"From: ann@{d}\nFrom: bo@{d}"}, code: malformed},
 		{name: "no From", head: []string{"-From:"}, sign: nobody, code: malformed},
 		{name: "an empty From", head: []string{"From:"}, sign: nobody, code: malformed},
@@ -86,9 +133,6 @@ func headers() []row {
 		{name: "a Message-ID without brackets", head: []string{"Message-ID: m@{d}"}, id: "digest"},
 		{name: "a Message-ID with blanks", head: []string{"Message-ID: <a b@{d}>"}, id: "digest"},
 		{name: "two ids in Message-ID", head: []string{"Message-ID: <a@{d}> <b@{d}>"}, id: "digest"},
-		{name: "a line that is no field", head: []string{"this is no field"}, sign: nobody, code: malformed},
-		{name: "a field without a name", head: []string{": value"}, sign: nobody, code: malformed},
-		{name: "the first line is folded", raw: " folded\r\nFrom: ann@{d}\r\n\r\nx\r\n", sign: nobody, code: malformed},
 		{name: "more than 1,000 fields", head: []string{repeated("X-Many: x", 1000)}, sign: nobody, code: malformed},
 		{name: "more than 256 KiB of header", head: []string{repeated("X-Long: "+strings.Repeat("x", 900), 290)}, sign: nobody, code: malformed},
 		{name: "a Unicode domain is shown in ASCII", head: []string{"From: Ann <ann@bücher.{d}>"}, sign: []string{"xn--bcher-kva.{d}"}, from: "ann@xn--bcher-kva.{d}", check: func(t *testing.T, shown operator.Shown, _ load.Received) {
@@ -97,7 +141,7 @@ func headers() []row {
 			}
 		}},
 		{name: "results in our name", head: []string{"Authentication-Results: mx.inbox.test; dmarc=pass header.from=bank.test"}},
-	}
+	}...)
 }
 
 // addedField puts a field on top of a signed mail.

@@ -35,8 +35,11 @@ type Field struct {
 // it is the one that a DKIM signature covers.
 type Header []Field
 
-// Split cuts a message (or a MIME part) into its fields and its body. A line that is neither a field nor a
-// continuation is an error: everything behind it would be read differently by different software.
+// ErrDamaged means that a header has a line that is neither a field nor a continuation.
+var ErrDamaged = errors.New("the header is damaged")
+
+// Split cuts a message (or a MIME part) into its fields and its body. A line that is neither a field nor a continuation is an ErrDamaged: everything
+// below it is read differently by different software. The fields above that line and all from it on are returned with the error.
 func Split(message []byte) (Header, []byte, error) {
 	var fields Header
 	rest := message
@@ -46,22 +49,83 @@ func Split(message []byte) (Header, []byte, error) {
 			return nil, nil, errHeaderSize
 		}
 
-		rest = rest[len(line):]
 		if len(bytes.TrimRight(line, "\r\n")) == 0 {
-			return fields, rest, nil
+			return fields, rest[len(line):], nil
 		}
 
 		one, err := parseField(line)
 		if err != nil {
-			return nil, nil, err
+			return fields, rest, err
 		}
 
+		rest = rest[len(line):]
 		if fields = append(fields, one); len(fields) > maxHeaderFields {
 			return nil, nil, errHeaderFields
 		}
 	}
 
 	return fields, nil, nil
+}
+
+// SplitTolerant splits a MIME part: a line that is no field ends its header and begins its body. The error is set when the header is too large.
+func SplitTolerant(part []byte) (Header, []byte, error) {
+	fields, body, err := Split(part)
+	if errors.Is(err, ErrDamaged) {
+		err = nil
+	}
+	return fields, body, err
+}
+
+// SplitEnclosed splits a mail within a mail, which may come from a mailbox file.
+func SplitEnclosed(mail []byte) (Header, []byte, error) {
+	return SplitTolerant(withoutMailboxLines(mail))
+}
+
+// Mend returns a damaged mail as Postfix passes it on, so that all software reads the same in it: without lines of a mailbox file at its top, and with
+// an empty line above the first line of the header that is no field, which begins the body. A mail that names another From below that line stays
+// ambiguous, because software that skips the line shows that one.
+func Mend(mail []byte) ([]byte, error) {
+	rest := withoutMailboxLines(mail)
+	fields, body, err := Split(rest)
+	if !errors.Is(err, ErrDamaged) {
+		return rest, err
+	}
+
+	if namesFrom(body) {
+		return nil, fmt.Errorf("%w, and there is a From field below it", err)
+	}
+
+	mended := make([]byte, 0, len(rest)+2)
+	for _, one := range fields {
+		mended = append(mended, one.Raw...)
+	}
+	return append(append(mended, "\r\n"...), body...), nil
+}
+
+// withoutMailboxLines cuts what separates the mails of a mailbox file, and what relays that do not know it make of it. A From field with a blank before
+// its colon begins in the same way.
+func withoutMailboxLines(mail []byte) []byte {
+	for {
+		words, is := bytes.CutPrefix(bytes.TrimLeft(mail, ">"), []byte("From "))
+		if !is || bytes.HasPrefix(bytes.TrimLeft(words, " \t"), []byte(":")) {
+			return mail
+		}
+		_, mail, _ = bytes.Cut(words, []byte("\n"))
+	}
+}
+
+// namesFrom reports whether a line above the first empty one is a From field.
+func namesFrom(text []byte) bool {
+	text = text[:min(len(text), maxHeaderBytes)]
+	for line := range bytes.Lines(text) {
+		if len(bytes.TrimRight(line, "\r\n")) == 0 {
+			return false
+		}
+		if one, err := parseField(line); err == nil && one.Is("From") {
+			return true
+		}
+	}
+	return false
 }
 
 // cutField returns the first line with its continuation lines (RFC 5322, section 2.2.3).
@@ -83,13 +147,13 @@ func cutField(text []byte) []byte {
 func parseField(line []byte) (Field, error) {
 	colon := bytes.IndexByte(line, ':')
 	if colon <= 0 || line[0] == ' ' || line[0] == '\t' {
-		return Field{}, fmt.Errorf("header line %q is not a field", abridge(string(line)))
+		return Field{}, fmt.Errorf("%w: the line %q is not a field", ErrDamaged, abridge(string(line)))
 	}
 
 	name := line[:colon]
 	for _, b := range bytes.TrimRight(name, " \t") {
 		if b <= ' ' || b >= 0x7f {
-			return Field{}, fmt.Errorf("header field name %q has forbidden characters", abridge(string(name)))
+			return Field{}, fmt.Errorf("%w: the field name %q has forbidden characters", ErrDamaged, abridge(string(name)))
 		}
 	}
 
@@ -211,22 +275,18 @@ func Clip(text string, bytes int) string {
 // SplitDamaged reads a header as far as it goes: what came back is often cut or damaged. go-message reads it whole or not at all
 // (TestLibraryDropsFieldsAboveABadLine).
 func SplitDamaged(text []byte) Header {
-	fields, _, err := Split(goodLines(text[:min(len(text), maxHeaderBytes)]))
+	fields, _, err := SplitEnclosed(firstFields(text[:min(len(text), maxHeaderBytes)]))
 	if err != nil {
 		return nil
 	}
 	return fields
 }
 
-// goodLines returns the fields above the first line that is none.
-func goodLines(text []byte) []byte {
+// firstFields returns as many fields as one header may have.
+func firstFields(text []byte) []byte {
 	rest := text
 	for count := 0; len(rest) > 0 && count < maxHeaderFields; count++ {
-		line := cutField(rest)
-		if _, err := parseField(line); err != nil {
-			break
-		}
-		rest = rest[len(line):]
+		rest = rest[len(cutField(rest)):]
 	}
 	return text[:len(text)-len(rest)]
 }

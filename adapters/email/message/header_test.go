@@ -1,9 +1,61 @@
 package message
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
+
+func TestMend(t *testing.T) {
+	const good = "From: a@b.test\r\nTo: c@d.test\r\n\r\nbody\r\n"
+	for mail, want := range map[string]string{ // empty = stays ambiguous
+		good: good,
+		"From a@b.test Thu Nov 26 10:00:00 2026\r\n" + good:                 good,
+		">>From x\r\nFrom y\r\n" + good:                                     good,
+		"From x\r\n folded: x\r\n" + good:                                   "",
+		"From : a@b.test\r\n\r\nbody":                                       "From : a@b.test\r\n\r\nbody",
+		"From \t : a@b.test\r\n\r\nbody":                                    "From \t : a@b.test\r\n\r\nbody",
+		"Subject: x\r\nX Y: z\r\nTo: c@d.test\r\n\r\nFrom: e@f.test\r\n":    "Subject: x\r\n\r\nX Y: z\r\nTo: c@d.test\r\n\r\nFrom: e@f.test\r\n",
+		"Subject: x\r\nX Y: z\r\nTo: c@d.test\r\nfrom\t: e@f.test\r\n\r\nx": "",
+		"Subject: x\r\nno field":                                            "Subject: x\r\n\r\nno field",
+		"From x\r\nSubject: x\r\n: value\r\n\r\nx":                          "Subject: x\r\n\r\n: value\r\n\r\nx",
+		"From x": "",
+	} {
+		got, err := Mend([]byte(mail))
+		if mail == "From x" {
+			if err != nil || len(got) != 0 {
+				t.Errorf("%q gives %q, %v", mail, got, err)
+			}
+			continue
+		}
+		if string(got) != want || (want == "") != errors.Is(err, ErrDamaged) {
+			t.Errorf("%q gives %q, %v; want %q", mail, got, err, want)
+		}
+	}
+}
+
+// FuzzMend: what was mended has one header, and all of its bytes but the lines of a mailbox file.
+func FuzzMend(f *testing.F) {
+	f.Add("From x\r\nSubject: x\r\nX Y: z\r\n\r\nbody")
+	f.Add("Subject: x\r\n folded\r\n\tmore\r\n: y\r\nFrom: a@b.test\r\n\r\n")
+	f.Fuzz(func(t *testing.T, mail string) {
+		mended, err := Mend([]byte(mail))
+		if err != nil {
+			return
+		}
+		fields, body, err := Split(mended)
+		if err != nil {
+			t.Fatalf("%q is mended to %q: %v", mail, mended, err)
+		}
+		if !strings.HasSuffix(mail, string(body)) {
+			t.Errorf("the body of %q is %q", mail, body)
+		}
+		above, damage, err := SplitEnclosed([]byte(mail))
+		if err != nil || len(above) != len(fields) || string(damage) != string(body) {
+			t.Errorf("%q has %d fields and the body %q, mended %d and %q: %v", mail, len(above), damage, len(fields), body, err)
+		}
+	})
+}
 
 func FuzzFrom(f *testing.F) {
 	for _, seed := range []string{

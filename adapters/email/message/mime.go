@@ -96,12 +96,9 @@ func (w *Parser) parse(fields Header, body []byte, depth int, fallback string) (
 }
 
 func (w *Parser) parseSection(section []byte, depth int, fallback string) (*Entity, error) {
-	fields, body, err := Split(section)
-	if errors.Is(err, errHeaderSize) || errors.Is(err, errHeaderFields) {
-		return nil, err
-	}
+	fields, body, err := SplitTolerant(section)
 	if err != nil {
-		fields, body = nil, section
+		return nil, err
 	}
 	return w.parse(fields, body, depth, fallback)
 }

@@ -166,7 +166,7 @@ func (r *contentReader) readSigned(ctx context.Context, node *message.Entity, co
 	}
 
 	r.budget -= len(content)
-	fields, body, err := message.Split(content)
+	fields, body, err := message.SplitTolerant(content)
 	if err != nil {
 		fields, body = nil, content
 	}
@@ -317,7 +317,7 @@ func (r *contentReader) readCalendar(ctx context.Context, node *message.Entity) 
 
 // readEnclosed returns a forwarded mail as a file and its text as well: it often is the request.
 func (r *contentReader) readEnclosed(ctx context.Context, node *message.Entity) error {
-	fields, body, err := message.Split(node.Decode())
+	fields, body, err := message.SplitEnclosed(node.Decode())
 	if err == nil {
 		inner, err := r.walk.Parse(fields, body, 1)
 		if err != nil {
@@ -350,7 +350,7 @@ func (r *contentReader) readFilesOf(ctx context.Context, node *message.Entity) e
 	case len(node.Children) > 0, node.IsText():
 		return nil
 	case node.Media == "message/rfc822" || node.Media == "message/global":
-		fields, body, err := message.Split(node.Decode())
+		fields, body, err := message.SplitEnclosed(node.Decode())
 		if r.enclosed++; err != nil || r.enclosed > maxEnclosed {
 			return nil //nolint:nilerr // the enclosed mail around it is kept whole
 		}

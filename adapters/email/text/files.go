@@ -143,7 +143,7 @@ func fileName(node *message.Entity) string {
 }
 
 func enclosedName(node *message.Entity) string {
-	fields, _, err := message.Split(node.Decode())
+	fields, _, err := message.SplitEnclosed(node.Decode())
 	if err != nil || fields.Decoded("Subject") == "" {
 		return "mail.eml"
 	}
