@@ -48,6 +48,18 @@ func signatures() []row {
 		with("i= elsewhere", plain+"; i=ann@example.test", noProof),
 		with("i= only looks as if it were below d=", plain+"; i=ann@not{d}", noProof),
 		with("l= of a part of the body", plain+"; l=4", noProof),
+		with("l= of the whole body", plain+"; l=18", "", `"result":"pass"`), // What time is it? and its line end
+		with("l= of a byte less", plain+"; l=17", noProof),
+		with("l= of a byte more", plain+"; l=19", noProof),
+		with("l= beyond all numbers", plain+"; l=99999999999999999999999", noProof),
+		with("l= that is no number", plain+"; l=-18", noProof),
+		{name: "l= of the whole body, through a forwarder", from: "list@forwarder.test", helo: "mail.forwarder.test", dns: reject, sign: nobody, alter: signed(plain + "; l=18"), method: byDMARC},
+		{name: "l= of the whole body, below which a forwarder writes", dns: reject, sign: nobody, code: noProof, alter: func(t *testing.T, w *world, domain, mail string) string {
+			return signed(plain+"; l=18")(t, w, domain, mail) + "-- \r\nA footer\r\n"
+		}},
+		{name: "l= of a body that ends in empty lines", dns: reject, sign: nobody, method: byDMARC, alter: func(t *testing.T, w *world, domain, mail string) string {
+			return signed(plain+"; l=18")(t, w, domain, mail) + "\r\n\r\n"
+		}},
 		with("From is not signed", "v=1; a=rsa-sha256; d={d}; s=s1; h=to:subject:date", noProof),
 		{name: "only From is signed", dns: reject, sign: nobody, alter: signed("v=1; a=rsa-sha256; d={d}; s=s1; h=from"), method: unproven, claims: []string{`"uncovered":["subject","date","to","message-id","content-type"]`}},
 		{name: "To is signed, and no time", dns: reject, sign: nobody, alter: signed("v=1; a=rsa-sha256; d={d}; s=s1; h=from:to:subject"), method: unproven},

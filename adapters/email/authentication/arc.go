@@ -137,8 +137,8 @@ func (c *Checker) verifyARC(ctx context.Context, sets []arcSet, fields message.H
 		return err
 	}
 
-	sum := hashBody(body, relaxedBody)
-	if given, err := base64.StdEncoding.DecodeString(tags["bh"]); err != nil || !bytes.Equal(given, sum[:]) {
+	digest := hashBody(body, relaxedBody)
+	if given, err := base64.StdEncoding.DecodeString(tags["bh"]); err != nil || !bytes.Equal(given, digest.sum[:]) {
 		return errARCBody
 	}
 

@@ -57,21 +57,28 @@ func appendSqueezed(out, text []byte, white string) []byte {
 	return out
 }
 
-// hashBody returns the hash of a body as it is signed, without a copy of the body.
-func hashBody(body []byte, relaxed bool) (sum [sha256.Size]byte) {
+// bodyDigest is what a signature says of a body.
+type bodyDigest struct {
+	sum  [sha256.Size]byte
+	size uint64 // of the canonical form, which is what l= counts
+}
+
+// hashBody hashes a body as it is signed, without a copy of the body.
+func hashBody(body []byte, relaxed bool) (digest bodyDigest) {
 	hash := sha256.New()
 	body = withoutEmptyEnd(body, relaxed)
 	switch {
 	case relaxed && len(body) == 0:
 	case relaxed && squeezable(body):
-		hashRelaxed(hash, body)
+		digest.size = hashRelaxed(hash, body)
 	default:
 		_, _ = hash.Write(body)
 		_, _ = io.WriteString(hash, "\r\n")
+		digest.size = uint64(len(body)) + 2
 	}
 
-	hash.Sum(sum[:0])
-	return sum
+	hash.Sum(digest.sum[:0])
+	return digest
 }
 
 // withoutEmptyEnd leaves out the empty lines at the end, and the last line end.
@@ -94,18 +101,20 @@ func squeezable(body []byte) bool {
 }
 
 // RelaxedBodyHash returns the hash of a body in relaxed form: bodies with the same one have the same words.
-func RelaxedBodyHash(body []byte) [sha256.Size]byte { return hashBody(body, true) }
+func RelaxedBodyHash(body []byte) [sha256.Size]byte { return hashBody(body, true).sum }
 
-func hashRelaxed(to io.Writer, body []byte) {
+func hashRelaxed(to io.Writer, body []byte) (size uint64) {
 	buffer := make([]byte, 0, 4<<10)
 	for line := range bytes.SplitSeq(body, []byte("\r\n")) {
 		if len(buffer)+len(line)+2 > cap(buffer) {
+			size += uint64(len(buffer))
 			_, _ = to.Write(buffer)
 			buffer = buffer[:0]
 		}
 		buffer = append(appendSqueezed(buffer, line, " \t"), '\r', '\n')
 	}
 	_, _ = to.Write(buffer)
+	return size + uint64(len(buffer))
 }
 
 // fieldPicker returns the fields that h= of signatures names.

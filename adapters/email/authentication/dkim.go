@@ -60,7 +60,7 @@ type signedMail struct {
 	fields  message.Header
 	body    []byte
 	picker  fieldPicker
-	hashes  [2]*[sha256.Size]byte // of the body in simple and in relaxed form, when a signature asked for it
+	digests [2]*bodyDigest // of the body in simple and in relaxed form, when a signature asked for it
 
 	headerOnly bool // the rest of the body is still to come: body hashes are not compared
 }
@@ -173,7 +173,11 @@ func (m *signedMail) check(ctx context.Context, f *message.Field, tags map[strin
 	}
 
 	if !m.headerOnly {
-		if sum := m.bodyHash(relaxedBody); string(claimed) != string(sum[:]) {
+		digest := m.bodyDigest(relaxedBody)
+		if fault := checkLength(tags, digest.size); fault != nil {
+			return fault
+		}
+		if string(claimed) != string(digest.sum[:]) {
 			return refused(Fail, "body hash did not verify")
 		}
 	}
@@ -215,11 +219,9 @@ func (m *signedMail) checkTags(tags map[string]string, names []string, result *S
 		}
 	}
 
-	switch _, counted := tags["l"]; {
+	switch {
 	case !containsFold(names, "from"):
 		return "", refused(PermError, "From field not signed")
-	case counted:
-		return "", refused(Policy, "l= leaves a part of the body unsigned")
 	case tags["q"] != "" && !containsFold(strings.Split(tags["q"], ":"), "dns/txt"):
 		return "", refused(PermError, "the query method is not known")
 	case tags["a"] == "rsa-sha1": // RFC 8301, section 3.1
@@ -274,16 +276,36 @@ func signatureSecond(tags map[string]string, name string) (time.Time, *signature
 	return time.Unix(min(seconds, year9999), 0), nil
 }
 
-func (m *signedMail) bodyHash(relaxed bool) *[sha256.Size]byte {
+// checkLength applies l= (RFC 6376, section 3.5). A signature over the whole body is one like any other. Below that, anyone can add what they like to a
+// mail that was signed (section 8.2), and the tag must not be larger than the body.
+func checkLength(tags map[string]string, size uint64) *signatureFault {
+	value, counted := tags["l"]
+	if !counted {
+		return nil
+	}
+
+	length, err := strconv.ParseUint(value, 10, 64)
+	switch {
+	case err != nil && !errors.Is(err, strconv.ErrRange):
+		return refused(PermError, "l= is no length")
+	case length > size: // also with ErrRange, which comes with the largest number
+		return refused(PermError, "l= is larger than the body")
+	case length < size:
+		return refused(Policy, "l= leaves a part of the body unsigned")
+	}
+	return nil
+}
+
+func (m *signedMail) bodyDigest(relaxed bool) *bodyDigest {
 	form := 0
 	if relaxed {
 		form = 1
 	}
-	if m.hashes[form] == nil {
-		sum := hashBody(m.body, relaxed)
-		m.hashes[form] = &sum
+	if m.digests[form] == nil {
+		digest := hashBody(m.body, relaxed)
+		m.digests[form] = &digest
 	}
-	return m.hashes[form]
+	return m.digests[form]
 }
 
 // verify checks a signature with the key.

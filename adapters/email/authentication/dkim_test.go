@@ -110,8 +110,8 @@ func TestHashOfABody(t *testing.T) {
 			if len(lines) == 0 && relaxed {
 				want = ""
 			}
-			if got := hashBody([]byte(body), relaxed); got != sha256.Sum256([]byte(want)) {
-				t.Fatalf("the hash of %q (relaxed %t) is not that of %q", body, relaxed, want)
+			if got := hashBody([]byte(body), relaxed); got.sum != sha256.Sum256([]byte(want)) || got.size != uint64(len(want)) {
+				t.Fatalf("the hash of %q (relaxed %t) is not that of %q, or the size %d", body, relaxed, want, got.size)
 			}
 		}
 	})
