@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/microcosm-cc/bluemonday"
-
 	"inbox/adapters/email/message"
 	"inbox/adapters/email/text"
 	"inbox/exchange"
@@ -25,23 +23,6 @@ import (
 	"inbox/normalized"
 	"inbox/policypart"
 )
-
-// safeHTML is what an outgoing mail may hold: text structure and absolute links, nothing that is fetched.
-var safeHTML = func() *bluemonday.Policy {
-	policy := bluemonday.NewPolicy()
-	policy.AllowElements("p", "br", "hr", "div", "span", "strong", "b", "em", "i", "u", "s", "del", "sub", "sup", "small", "code", "pre",
-		"blockquote", "h1", "h2", "h3", "h4", "h5", "h6")
-	policy.AllowLists()
-	policy.AllowTables()
-	policy.AllowAttrs("href").OnElements("a")
-	policy.AllowURLSchemes("http", "https", "mailto")
-	policy.AllowRelativeURLs(false)
-	policy.RequireParseableURLs(true)
-	return policy
-}()
-
-// page is that of a mail.
-var page = markup.Page{Sanitize: safeHTML.Sanitize}
 
 // composer collects the two forms of a text and the files.
 type composer struct {
@@ -101,7 +82,7 @@ func (w *renderer) composeBody(ctx context.Context, reply exchange.Reply, notes 
 	case c.letter:
 		result.html = design.Letter{Lang: cmp.Or(c.spoken, catalog.English), Site: w.domain, Body: c.html.String()}.HTML()
 	case c.rich:
-		result.html = "<!DOCTYPE html>\n<html><body>\n" + c.html.String() + "</body></html>\n"
+		result.html = document(languageOf(reply), replySubject(notes), c.html.String())
 	}
 
 	return result, nil
@@ -340,6 +321,14 @@ func hasPolicy(response normalized.Response) bool {
 		}
 	}
 	return false
+}
+
+// languageOf returns the language of an answer: that of its question, as its header says or its sender prefers; "" = it is not known.
+func languageOf(reply exchange.Reply) string {
+	if surface := reply.Message.Surface; surface != nil && surface.Language != "" {
+		return surface.Language
+	}
+	return localeOf(reply)
 }
 
 func localeOf(reply exchange.Reply) string {

@@ -69,9 +69,10 @@ func TestReplies(t *testing.T) {
 		parts    []normalized.Part
 		change   func(*exchange.Reply)
 	}{
-		"plain":    {nil, []normalized.Part{normalized.Text("Hello Ann,\n\nit is 4 = 2+2.\n.\nFrom here on, ünïcode.")}, nil},
-		"markdown": {nil, []normalized.Part{normalized.Markdown("# Title\n\nA *word*, a [link](https://x.test/a), a [bad](javascript:alert(1)) one, <script>alert(1)</script> and ![pic](https://t.test/p.gif).\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")}, nil},
-		"html":     {nil, []normalized.Part{{Kind: normalized.PartText, MIME: normalized.MIMEHTML, Content: `<p onclick="x()">Hi <b>Ann</b><img src="https://t.test/x"><a href="/rel">r</a></p>`}}, nil},
+		"plain":           {nil, []normalized.Part{normalized.Text("Hello Ann,\n\nit is 4 = 2+2.\n.\nFrom here on, ünïcode.")}, nil},
+		"markdown":        {nil, []normalized.Part{normalized.Markdown("# Title\n\nA *word*, a [link](https://x.test/a), a [bad](javascript:alert(1)) one, <script>alert(1)</script> and ![pic](https://t.test/p.gif).\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")}, nil},
+		"html":            {nil, []normalized.Part{{Kind: normalized.PartText, MIME: normalized.MIMEHTML, Content: `<p onclick="x()">Hi <b>Ann</b><img src="https://t.test/x"><a href="/rel">r</a></p>`}}, nil},
+		"table in german": {[]string{"Content-Language: de-AT", "Subject: =?utf-8?q?=3Cb=3E_=26_Gr=C3=BC=C3=9Fe?="}, []normalized.Part{normalized.Markdown("Zwei Zahlen:\n\n| Zahl | `<td>` |\n|---|:-:|\n| 1 | [zwei](https://x.test/<td) |\n\n`<table>` & \"th\"\n")}, nil},
 		"files": {nil, []normalized.Part{normalized.Text("Two files."), file("../übersicht.csv", "text/csv", []byte("a;b\r\n1;2\r\n")), file("run.pdf.exe", "application/pdf", []byte("MZ")),
 			{Kind: normalized.PartFile, Name: "far.png", BytesRef: &normalized.BytesRef{Kind: normalized.BytesURL, URL: "https://far.test/far.png"}},
 			file("mail.eml", "message/rfc822", []byte("From: x\r\n\r\n"))}, nil},
