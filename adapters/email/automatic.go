@@ -246,6 +246,10 @@ func subjectMark(fields message.Header) (mark, bool) {
 		}
 	}
 
+	if strings.HasSuffix(subject, ": non remis (delivery failed)") { // Exchange in two languages, behind the subject of what came back
+		return strong, true
+	}
+
 	for _, one := range doubtfulSubjects {
 		rest, begins := cutAnyPrefix(subject, one.starts)
 		switch rest = strings.TrimLeft(rest, " "); {
@@ -286,7 +290,10 @@ var doubtfulSubjects = []struct{ starts, words []string }{
 		[]string{"out of office", "out of the office", "out-of-office", "absence du bureau", "fuera de la oficina", "fuori sede", "fuori ufficio", "fora do escritório", "niet aanwezig"},
 		[]string{"reply", "automatic", "response", "message", "notification", "until", "through", "today", "back on", "re:", "fino al", "jusqu", "hasta", "tot "},
 	},
-	{[]string{"delivery status notification", "mail delivery failed", "mail delivery failure", "failure notice", "undelivered mail"}, nil},
+	{[]string{
+		"delivery status notification", "delivery failure notification", "mail delivery failed", "mail delivery failure", "mail could not be delivered", "failure notice",
+		"undelivered mail", "returned mail - error during delivery",
+	}, nil},
 	{
 		[]string{"returned mail:"}, // sendmail
 		[]string{"see transcript", "unknown", "cannot send", "can't send", "deferred", "unavailable", "configuration error", "unreachable", "too many hops", "data format error", "returned to sender"},

@@ -23,6 +23,8 @@ func TestWeightsOfMarks(t *testing.T) {
 		{[]string{"X-Auto-Response-Suppress: DR, OOF, AutoReply"}, "", false},
 		{[]string{"X-Auto-Response-Suppress: All"}, "", false},
 		{[]string{"Subject: Failure notice of my boiler"}, "", false},
+		{[]string{"Subject: Mail could not be delivered to our door"}, "", false},
+		{[]string{"Subject: Delivery failure: parcel 1234"}, "", false},
 		{[]string{"Subject: Out of office furniture"}, "", false},
 		{[]string{"Subject: Undelivered mail in our street"}, "", false},
 		{[]string{"Subject: Returned mail: what does that mean?"}, "", false},
@@ -54,6 +56,10 @@ func TestWeightsOfMarks(t *testing.T) {
 		{[]string{"Subject: Delivery Status Notification (Failure)"}, "the subject says", false},
 		{[]string{"Subject: Returned mail: see transcript for details"}, "the subject says", false},
 		{[]string{"Subject: Automatic reply: lamps"}, "the subject says", false},
+		{[]string{"Subject: Delivery failure notification"}, "the subject says", false},
+		{[]string{"Subject: Mail could not be delivered"}, "the subject says", false},
+		{[]string{"Subject: Returned Mail - Error During Delivery"}, "the subject says", false},
+		{[]string{"Subject: RE: Your message : non remis (delivery failed)"}, "the subject says", false},
 	} {
 		in := s.question(true, append(c.lines, fmt.Sprintf("Message-ID: <mark%d@sender.test>", i))...)
 		if (in.NoReply == "") != (c.silent == "") || !strings.Contains(in.NoReply, c.silent) || in.Doubted != c.weak {
