@@ -10,7 +10,7 @@ ATTACK_SECONDS ?= 20
 FUZZ_TIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: guides trials interop help build install run demo check test test-race e2e explore attacks tck lint release-check fuzz-short bench bench-compare bench-lists bench-pages generate screenshots test-dependencies
+.PHONY: guides trials interop help build install run demo check test test-race e2e explore attacks tck corpora lint release-check fuzz-short bench bench-compare bench-lists bench-pages generate screenshots test-dependencies
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ attacks: test-dependencies ## attack the built program on both databases and jud
 
 tck: ## run the A2A conformance kit from a checkout: A2A_TCK_DIR, A2A_TCK_PROTOS (see e2e/a2a-tck/README.md)
 	e2e/a2a-tck/run
+
+corpora: ## read the public mails that other parsers are tested with (fetches them from package registries once: scripts/mail-corpora.txt)
+	mails=$$(scripts/mail-corpora) && INBOX_TEST_MAIL_CORPORA=$$mails $(GO) test ./adapters/email ./adapters/email/text -count=1 -run Public
 
 lint: ## run gofmt, golangci-lint (which has all of go vet) and the check of prose (the first run builds the linter)
 	scripts/lint

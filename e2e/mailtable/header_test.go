@@ -63,9 +63,9 @@ func damaged() []row {
 		{name: "no field at all", raw: "Hello,\r\nwhat time is it?\r\n", sign: nobody, code: malformed},
 	}
 	for name, lines := range map[string]string{
-		"a line of a mailbox file first":      "From ann@{d} Thu Nov 26 10:00:00 2026",
-		"an escaped line of a mailbox file":   ">From ann@{d} Thu Nov 26 10:00:00 2026",
-		"several lines of mailbox files":      "From boss@bank.test Thu Nov 26 10:00:00 2026\r\n>From ann",
+		"a line of a mailbox file first":    "From ann@{d} Thu Nov 26 10:00:00 2026",
+		"an escaped line of a mailbox file": ">From ann@{d} Thu Nov 26 10:00:00 2026",
+		"several lines of mailbox files":    "From boss@bank.test Thu Nov 26 10:00:00 2026\r\n>From ann",
 	} {
 		one := row{name: name, text: "What time is it?", lacks: []string{"10:00:00"}, alter: func(_ *testing.T, _ *world, domain, mail string) string {
 			return strings.ReplaceAll(lines, "{d}", domain) + "\r\n" + mail
