@@ -66,7 +66,7 @@ tck: ## run the A2A conformance kit from a checkout: A2A_TCK_DIR, A2A_TCK_PROTOS
 	e2e/a2a-tck/run
 
 corpora: ## read the public mails that other parsers are tested with (fetches them from package registries once: scripts/mail-corpora.txt)
-	mails=$$(scripts/mail-corpora) && INBOX_TEST_MAIL_CORPORA=$$mails $(GO) test ./adapters/email ./adapters/email/text -count=1 -run Public
+	mails=$$(scripts/mail-corpora) && INBOX_TEST_MAIL_CORPORA=$$mails $(GO) test -tags corpora ./adapters/email ./adapters/email/text -count=1 -run Public
 
 lint: ## run gofmt, golangci-lint (which has all of go vet) and the check of prose (the first run builds the linter)
 	scripts/lint

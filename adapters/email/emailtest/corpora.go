@@ -41,16 +41,16 @@ func Automatic() []Corpus {
 	}
 }
 
-// Read calls do with each mail as SMTP brings it, with CRLF, and skips the test where the corpus was not fetched.
+// Read calls do with each mail as SMTP brings it, with CRLF. Without the corpora it fails the test, which only `make corpora` runs.
 func (c Corpus) Read(t *testing.T, do func(t *testing.T, name string, mail []byte)) {
 	t.Helper()
 	directory := os.Getenv("INBOX_TEST_MAIL_CORPORA")
 	if directory == "" {
-		t.Skip("the public mails are read by: make corpora")
+		t.Fatal("INBOX_TEST_MAIL_CORPORA names no directory; run make corpora")
 	}
 	root := filepath.Join(directory, c.Name)
 	if _, err := os.Stat(root); err != nil {
-		t.Skipf("the corpus was not fetched: %v", err)
+		t.Fatalf("the corpus was not fetched; run scripts/mail-corpora: %v", err)
 	}
 	count := 0
 	for _, pattern := range c.Files {
