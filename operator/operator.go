@@ -171,7 +171,7 @@ func New(o Options) *Operator {
 
 func (o *Operator) newDoctor() *doctor.Doctor {
 	return &doctor.Doctor{
-		Config: o.options.Config, Current: o.options.Current, Store: o.options.Store,
+		Config: o.options.Config, Current: o.options.Current, Store: o.options.Store, Files: o.options.Files,
 		Keys: func(ctx context.Context) (ids []string, err error) {
 			keys, err := o.Keys.List(ctx)
 			for _, key := range keys {

@@ -6,6 +6,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -25,6 +27,7 @@ import (
 	"inbox/adapters/email"
 	"inbox/engine/store"
 	"inbox/engine/store/database"
+	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/clock"
 	"inbox/internal/config"
@@ -66,6 +69,7 @@ type Doctor struct {
 	Config  *config.Config
 	Current func() *config.Config // as it is in force, where a running server may have read it again
 	Store   *store.Store
+	Files   func() (exchange.Files, error) // opens the blob store
 
 	Keys  func(ctx context.Context) (ids []string, err error)         // the public keys with which the server vouches for its agents
 	Vault func(ctx context.Context) (vault email.KeyState, err error) // opens the documents with private keys
@@ -170,6 +174,7 @@ func (d *Doctor) examination(ctx context.Context, options Options) (*examination
 	}
 	add(func(ctx context.Context, d *examiner) { d.database(ctx) })
 	add(func(ctx context.Context, d *examiner) { d.pages(ctx); d.log() })
+	add(func(ctx context.Context, d *examiner) { d.files(ctx) })
 	add(func(_ context.Context, d *examiner) { d.disk(); d.permissions(); d.clock() })
 	add(func(ctx context.Context, d *examiner) { d.listeners(ctx) })
 	add(func(ctx context.Context, d *examiner) { d.ports(ctx) })
@@ -363,6 +368,30 @@ func standbysInWords(standbys []database.Standby) string {
 		texts[i] = fmt.Sprintf("%s %s, %d KiB behind", one.Name, one.State, one.Behind>>10)
 	}
 	return strings.Join(texts, "; ")
+}
+
+// files asks the blob store for a file that it does not have. A bucket that is down refuses mail with files, and nothing else shows it.
+func (d *examiner) files(ctx context.Context) {
+	const name, remedy = "files", "start the store that blob_url names, or correct blob_url, its region or its credentials"
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	place := "in the bucket of blob_url"
+	if kept, err := d.config.BlobStore(); err == nil && kept.Directory != "" {
+		place = "in " + kept.Directory
+	}
+
+	opened, err := d.doctor.Files()
+	if err == nil {
+		var file io.ReadCloser
+		if file, err = opened.Open(ctx, fmt.Sprintf("%x", sha256.Sum256([]byte(rand.Text())))); err == nil {
+			err = file.Close()
+		}
+	}
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		d.say(name, email.FindingFail, "mail with files is refused for now, because they cannot be kept "+place+": "+fault.InWords(err), remedy)
+		return
+	}
+	d.say(name, email.FindingOK, "they are "+place, "")
 }
 
 // disk looks at the room that data_dir has.

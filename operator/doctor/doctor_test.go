@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -124,6 +125,7 @@ func greeter(t *testing.T, line string) string {
 type patient struct {
 	directory string                 // data_dir of the last examination
 	prepare   func(directory string) // comes before it
+	files     string                 // blob_url; empty = the default
 	proxied   atomic.Bool            // requests come through a proxy that is not named
 	admin     string                 // another listener
 	apart     atomic.Bool            // it alone has the metrics
@@ -170,7 +172,7 @@ func (p *patient) examine(smtp, peer, ofHTTP, more string, options doctor.Option
 	}
 	file := filepath.Join(p.t.TempDir(), "inbox.toml")
 	p.directory = p.t.TempDir()
-	text := "domain = \"agents.test\"\npublic_url = \"http://" + p.http + "\"\ndata_dir = \"" + p.directory + "\"\n" +
+	text := "domain = \"agents.test\"\nblob_url = \"" + cmp.Or(p.files, "file") + "\"\npublic_url = \"http://" + p.http + "\"\ndata_dir = \"" + p.directory + "\"\n" +
 		"[http]\nlisten = \"" + p.http + "\"\n" + ofHTTP + "[federation]\nallow_private = true\n[dns]\nresolver = \"" + p.names.address + "\"\n" +
 		"[smtp]\nlisten = \"" + smtp + "\"\nhostname = \"mx.agents.test\"\n" +
 		"[mail]\nmode = \"mx\"\nmx_port = " + port + "\nmta_sts = \"none\"\n" + more
@@ -288,6 +290,15 @@ func TestDoctor(t *testing.T) {
 	want(found, "database pages", email.FindingFail, "the database is damaged: turns", "inbox restore")
 	want(found, "database log", email.FindingWarn, "has 128 MiB", "end programs that have")
 	p.prepare = private
+
+	want(found, "files", email.FindingOK, "they are in "+p.directory, "")
+	for address, detail := range map[string]string{
+		"s3://kept?endpoint=http://" + greeterAt(t): "nothing listens at 127.0.0.1:", "s3://kept?endpoint=http://" + p.http: "bucket of blob_url",
+	} {
+		p.files = address
+		want(p.examine(here, peer, "", "[blob]\naccess_key = \"a\"\nsecret_key = \"b\"\n", all), "files", email.FindingFail, detail, "blob_url")
+	}
+	p.files = ""
 
 	closed := greeterAt(t)
 	found = p.examine(closed, closed, "", "", all)
