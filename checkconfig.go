@@ -7,11 +7,19 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"inbox/engine/store"
 )
 
 // CheckConfig reports what New would refuse of settings that LoadConfig reads: it makes the server, with a database and a directory that it
 // removes afterwards, and lets nothing of it run. The data, the database and the bucket of the settings are not opened, and nothing is sent.
 func CheckConfig(ctx context.Context, config *Config) (err error) {
+	for _, one := range append([]*Config{config}, config.Hosted...) {
+		if err := store.CheckURL(one.DatabaseURL.Reveal()); err != nil {
+			return fmt.Errorf("%s: %w", one.Domain, err)
+		}
+	}
+
 	directory, err := os.MkdirTemp("", "inbox-check-")
 	if err != nil {
 		return fmt.Errorf("check the configuration: %w", err)

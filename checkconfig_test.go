@@ -169,3 +169,26 @@ func TestAgentOfTheAPIIsOneThatStarts(t *testing.T) {
 		t.Error(fmt.Errorf("the file with it: %w", err))
 	}
 }
+
+// TestCheckReadsTheDatabaseURL: the check took parameters that the start refuses.
+func TestCheckReadsTheDatabaseURL(t *testing.T) {
+	for address, want := range map[string]string{
+		"postgres://u:secret@h/d?statement_cache_capacity=abc":  "statement_cache_capacity",
+		"postgres://u:secret@h/d?pool_health_check_period=0s":   "pool_health_check_period",
+		"postgres://u:secret@h/d?pool_max_conn_lifetime=always": "pool_max_conn_lifetime",
+		"postgres://u:secret@h/d?pool_min_conns=2":              "",
+	} {
+		file := filepath.Join(t.TempDir(), "inbox.toml")
+		if err := os.WriteFile(file, []byte("domain = \"agents.test\"\ndatabase_url = \""+address+"\"\n"+checkedHead), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		settings, err := inbox.LoadConfig(file, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = inbox.CheckConfig(t.Context(), settings)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret")) {
+			t.Errorf("%s: %v; want one that names %q", address, err, want)
+		}
+	}
+}

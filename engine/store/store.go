@@ -189,6 +189,9 @@ func (d *shared) erasure() erasureStore  { return erasureStore{d} }
 func (d *shared) arrivals() arrivalStore { return arrivalStore{d} }
 func (d *shared) search() searchStore    { return searchStore{d} }
 
+// CheckURL reports what Open would refuse of Options.URL before it connects.
+func CheckURL(address string) error { return database.CheckURL(address) }
+
 // Open connects, applies the migrations and starts the background sweep. The error of a database that cannot be
 // used is fault.Unavailable and names what to change.
 func Open(ctx context.Context, options Options) (*Store, error) {

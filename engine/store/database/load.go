@@ -15,8 +15,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
-
-	"inbox/internal/fault"
 )
 
 // A mark is a document that says of a database that it must not be served.
@@ -101,9 +99,9 @@ func (l *Loader) openFile(ctx context.Context, options Options) error {
 }
 
 func (l *Loader) openSchema(ctx context.Context, options Options) error {
-	config, schema, err := postgresConfig(options.URL)
+	config, schema, err := readURL(options.URL)
 	if err != nil {
-		return fault.Wrap(fault.Malformed, "database_url is not a PostgreSQL URL", err)
+		return err
 	}
 	l.words, l.failed = postgresSchema, postgresFault
 	if l.native, err = openPostgresPool(config, 2, nil); err != nil {

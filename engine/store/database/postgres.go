@@ -42,10 +42,26 @@ type postgresEngine struct {
 	looks    sync.WaitGroup
 }
 
+// CheckURL reports what Open would refuse of a URL before it connects.
+func CheckURL(address string) error {
+	if address == "" || address == "sqlite" {
+		return nil
+	}
+	_, _, err := readURL(address)
+	return err
+}
+
+func readURL(address string) (config *pgxpool.Config, schema string, err error) {
+	if config, schema, err = postgresConfig(address); err != nil {
+		err = fault.Wrap(fault.Malformed, "database_url is not a PostgreSQL URL", err)
+	}
+	return config, schema, err
+}
+
 func openPostgres(ctx context.Context, options Options) (Engine, error) {
-	config, schema, err := postgresConfig(options.URL)
+	config, schema, err := readURL(options.URL)
 	if err != nil {
-		return nil, fault.Wrap(fault.Malformed, "database_url is not a PostgreSQL URL", err)
+		return nil, err
 	}
 
 	known, err := openPrimary(options)
