@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -207,22 +208,47 @@ func (m *modules) grpcAddress() string {
 
 // newPush returns what webhooks of A2A tasks need.
 func (m *modules) newPush() a2a.Push {
-	pairs := webhookPairs(m.config.A2A.WebhookHosts)
-	named := func(u *url.URL) bool { return slices.Contains(pairs, webhookPair(u)) }
-	return a2a.Push{Watches: m.store, Sealer: m.sealer, Web: m.client.Allowing(pairs...), Named: named}
+	hosts := newWebhookHosts(m.config.A2A.WebhookHosts, m.config.Federation.AllowPrivate)
+	return a2a.Push{Watches: m.store, Sealer: m.sealer, Web: m.client.Allowing(hosts.pairs...), Named: hosts.named}
 }
 
-// webhookPairs are the host:port pairs of a2a.webhook_hosts; a host without a port is meant at both ports of the web.
-func webhookPairs(hosts []string) (pairs []string) {
-	for _, host := range hosts {
+// webhookHosts are the hosts of a2a.webhook_hosts.
+type webhookHosts struct {
+	pairs   []string // host:port; an entry without a port has the two of the web
+	bare    []string // entries without a port
+	private bool     // federation.allow_private: webhooks at any port may be called
+}
+
+func newWebhookHosts(listed []string, private bool) *webhookHosts {
+	hosts := &webhookHosts{private: private}
+	for _, host := range listed {
+		host = strings.ToLower(host)
 		if _, _, err := net.SplitHostPort(host); err == nil {
-			pairs = append(pairs, strings.ToLower(host))
+			hosts.pairs = append(hosts.pairs, host)
 			continue
 		}
-		bare := strings.ToLower(strings.Trim(host, "[]"))
-		pairs = append(pairs, net.JoinHostPort(bare, "443"), net.JoinHostPort(bare, "80"))
+		host = strings.Trim(host, "[]")
+		hosts.bare = append(hosts.bare, host)
+		hosts.pairs = append(hosts.pairs, net.JoinHostPort(host, "443"), net.JoinHostPort(host, "80"))
 	}
-	return pairs
+	return hosts
+}
+
+// named reports whether a webhook gets its credentials without confirming: the operator listed its host, or, where private addresses are
+// allowed, it is on this machine (decision 0194).
+func (h *webhookHosts) named(u *url.URL) bool {
+	if slices.Contains(h.pairs, webhookPair(u)) {
+		return true
+	}
+	host := strings.ToLower(u.Hostname())
+	return h.private && (slices.Contains(h.bare, host) || isThisMachine(host))
+}
+
+// isThisMachine reports whether a host is localhost or a loopback address. A name that leads to one is not: the owner of the name
+// decides where it leads.
+func isThisMachine(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && address.Unmap().IsLoopback()
 }
 
 // webhookPair is the host:port of an address.

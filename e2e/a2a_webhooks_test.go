@@ -182,6 +182,8 @@ type toldHook struct {
 	down    bool // everything after the answers of the list is refused, too
 	kinds   []string
 	headers []http.Header
+	bodies  []string
+	asked   atomic.Int64 // questions whether it wants credentials, which it does not answer
 	strayed atomic.Int64
 }
 
@@ -191,6 +193,11 @@ func startHook(t *testing.T, answers ...int) *toldHook {
 	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/h" {
 			h.strayed.Add(1)
+			return
+		}
+		if r.Method == http.MethodGet && r.URL.Query().Get("validationToken") != "" {
+			h.asked.Add(1)
+			w.WriteHeader(http.StatusNotImplemented)
 			return
 		}
 		var event map[string]struct {
@@ -213,6 +220,7 @@ func startHook(t *testing.T, answers ...int) *toldHook {
 				h.kinds = append(h.kinds, strings.TrimSpace(kind+" "+about.Status.State))
 			}
 			h.headers = append(h.headers, r.Header.Clone())
+			h.bodies = append(h.bodies, string(body))
 		}
 		if status/100 == 3 {
 			w.Header().Set("Location", "/elsewhere")
@@ -245,13 +253,33 @@ func toldWell(kinds []string) bool {
 	return told == "artifactUpdate,statusUpdate "+completed
 }
 
+// signedFor verifies a notification with outside software, which has the address of the server's public keys.
+func (s *server) signedFor(t *testing.T, address, signature, body string) (task, refusal string) {
+	t.Helper()
+	input, output := node(t, "a2a/notification.mjs", "--keys", s.URL()+"/.well-known/jwks.json", "--issuer", "https://"+s.Settings.HTTP,
+		"--audience", address, "--token", signature)
+	if _, err := io.WriteString(input, body); err != nil {
+		t.Error(err)
+	}
+	if err := input.Close(); err != nil {
+		t.Error(err)
+	}
+	var report struct{ Task, Error string }
+	readJSON(t, output, &report)
+	return report.Task, report.Error
+}
+
 // TestWebhooksAreToldInOrder: a webhook that first redirects and fails is told everything in order afterwards, over a crash,
-// with its credentials; these are in no answer and not to be read in the database.
+// with its credentials; these are in no answer and not to be read in the database. Webhooks on this machine get credentials at once in
+// development, one behind a name only after it confirmed. Outside software verifies the signatures of all.
 func TestWebhooksAreToldInOrder(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
-		failing, good := startHook(t, http.StatusFound, http.StatusInternalServerError), startHook(t)
+		failing, good, behindName := startHook(t, http.StatusFound, http.StatusInternalServerError), startHook(t), startHook(t)
 		failing.setDown(true) // over the crash: what is taken in the moment of a crash may be told again
-		s := start(t, instance.Settings{Database: database, Lease: "1s"})
+		names := startNames(t)
+		names.set("hook.test", "127.0.0.1")
+		behindName.URL = strings.Replace(behindName.URL, "127.0.0.1", "hook.test", 1)
+		s := start(t, instance.Settings{Database: database, Lease: "1s", DNS: names.address})
 		w := &a2aWays{server: s}
 		ann := s.mint("ann")
 		config := func(hook *toldHook) string {
@@ -276,34 +304,51 @@ func TestWebhooksAreToldInOrder(t *testing.T) {
 		failing.setDown(false)
 		_, answer = w.post("/a2a/echo/rest/message:send", ann,
 			`{"message":{"messageId":"m2","role":"ROLE_USER","parts":[{"text":"hello"}]},"configuration":{"taskPushNotificationConfig":`+config(good)+`}}`)
-		if other, refusal := taskIn(answer); other == "" {
+		ofGood, refusal := taskIn(answer)
+		if ofGood == "" {
 			t.Fatal(refusal)
 		}
-		for name, hook := range map[string]*toldHook{"one that fails first": failing, "a good one": good} {
+		_, answer = w.post("/a2a/echo/rest/message:send", ann,
+			`{"message":{"messageId":"m3","role":"ROLE_USER","parts":[{"text":"hello"}]},"configuration":{"taskPushNotificationConfig":`+config(behindName)+`}}`)
+		ofNamed, refusal := taskIn(answer)
+		if ofNamed == "" {
+			t.Fatal(refusal)
+		}
+		for name, hook := range map[string]*toldHook{"one that fails first": failing, "a good one": good, "one behind a name": behindName} {
 			eventually(t, name+" is told all", func() bool {
 				told := hook.told()
 				return len(told) > 0 && strings.HasSuffix(told[len(told)-1], completed)
 			})
-			if told := hook.told(); !toldWell(told) {
-				t.Errorf("%s: %v", name, told)
-			}
-			shown := false // a host is shown Authorization once it took a notification without it (decision 0064)
-			for i, header := range hook.headers {
+			about := map[*toldHook]string{failing: task, good: ofGood, behindName: ofNamed}[hook]
+			hook.mu.Lock()
+			told, headers, bodies := hook.kinds, hook.headers, hook.bodies
+			hook.mu.Unlock()
+			for i, header := range headers {
 				if header.Get("X-A2A-Notification-Token") != "token-in-clear" || header.Get("A2A-Notification-Token") != "token-in-clear" {
 					t.Errorf("%s: headers %v", name, header)
 				}
-				if header.Get("Authorization") == "" && !shown {
-					continue
+				signature := header.Get("X-Inbox-Notification-Signature")
+				if signed, refusal := s.signedFor(t, hook.URL+"/h", signature, bodies[i]); signed != about {
+					t.Errorf("%s: the signature is about %q (%s), want %q", name, signed, refusal, about)
 				}
-				if shown = true; i == 0 {
-					t.Errorf("%s: the first call shows credentials", name)
+				if _, refusal := s.signedFor(t, hook.URL+"/h", signature, bodies[i]+" "); refusal == "" {
+					t.Errorf("%s: the signature fits another body", name)
 				}
+			}
+			asked := hook.asked.Load()
+			if hook == behindName { // its first call has no credentials, and comes again with them
+				if asked == 0 || headers[0].Get("Authorization") != "" || len(told) < 2 || told[0] != told[1] || bodies[0] != bodies[1] {
+					t.Fatalf("%s: asked %d times, told %v, headers %v", name, asked, told, headers)
+				}
+				asked, told, headers = 0, told[1:], headers[1:]
+			}
+			if !toldWell(told) || asked != 0 {
+				t.Errorf("%s: told %v, asked %d times", name, told, asked)
+			}
+			for _, header := range headers {
 				if header.Get("Authorization") != "Bearer secret-in-clear" {
 					t.Errorf("%s: headers %v", name, header)
 				}
-			}
-			if !shown {
-				t.Errorf("%s: no call shows credentials", name)
 			}
 			if hook.strayed.Load() != 0 {
 				t.Errorf("%s: a redirect was followed", name)

@@ -25,6 +25,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
+	"inbox/internal/webtoken"
 )
 
 var webhooks = promauto.NewCounterVec(prometheus.CounterOpts{
@@ -96,27 +97,40 @@ func (n *notifier) notify(ctx context.Context, watch exchange.Watch, job exchang
 		return err
 	}
 
-	confirmed := true
-	if hook.Scheme != "" && secret.Credentials != "" {
-		if confirmed, err = n.confirmed(ctx, watch, hook); err != nil {
-			return err
-		}
+	confirmed, err := n.confirmed(ctx, watch, hook, secret)
+	if err != nil {
+		return err
 	}
 
 	for _, body := range bodies {
-		if !confirmed {
-			if err := n.firstCall(ctx, watch, hook, secret, body); err != nil {
-				return err
-			}
-			confirmed = true
-			continue
+		one := notification{hook: hook, secret: secret, task: watch.Reference, body: body}
+		if confirmed {
+			err = n.callWebhook(ctx, one)
+		} else {
+			err = n.firstCall(ctx, watch, one)
 		}
-		if err := n.callWebhook(ctx, hook, secret, body); err != nil {
+		if err != nil {
 			return err
 		}
+		confirmed = true
 	}
 
 	return nil
+}
+
+// notification is one request to a webhook.
+type notification struct {
+	hook   webhook
+	secret webhookSecret
+	task   string
+	body   []byte
+
+	withheld bool // the owner's credentials are not in secret: the host has not confirmed
+}
+
+// hasCredentials reports whether the owner of the webhook chose its Authorization.
+func hasCredentials(hook webhook, secret webhookSecret) bool {
+	return hook.Scheme != "" && secret.Credentials != ""
 }
 
 // changesOf returns the events of one change; none when the task has gone on since, because a later job tells that.
@@ -190,8 +204,8 @@ func (n *notifier) secretOf(ctx context.Context, watch exchange.Watch, hook webh
 }
 
 // The owner of a task chooses address and credentials of its webhook. No host is shown credentials that a stranger chose
-// before it confirmed that it takes notifications (decision 0064): it takes one without credentials, asks for them with 401,
-// or echoes a token. A confirmation holds for one agent, one principal and one address without its query.
+// before it confirmed that it wants them (decisions 0064 and 0194): it echoes a token, takes a notification without credentials,
+// or asks for them with 401 or 403. A confirmation holds for one agent, one principal and one address without its query.
 const (
 	confirmSpace    = "a2a.webhook"
 	confirmLifetime = exchange.WatchLife
@@ -199,8 +213,13 @@ const (
 	confirmLimit    = 5 * time.Second
 )
 
-// confirmed reports whether the credentials of a webhook may be shown: the operator named its host, or it confirmed before.
-func (n *notifier) confirmed(ctx context.Context, watch exchange.Watch, hook webhook) (bool, error) {
+// confirmed reports whether the credentials of a webhook may be shown: there are none, the operator named its host, or it confirmed.
+// A host that did not is asked, so that a receiver which answers gets them with its first notification.
+func (n *notifier) confirmed(ctx context.Context, watch exchange.Watch, hook webhook, secret webhookSecret) (bool, error) {
+	if !hasCredentials(hook, secret) {
+		return true, nil
+	}
+
 	address, err := url.Parse(hook.URL)
 	if err != nil {
 		return false, fault.GiveUp("the address of the webhook cannot be called", err)
@@ -213,7 +232,14 @@ func (n *notifier) confirmed(ctx context.Context, watch exchange.Watch, hook web
 	if err != nil {
 		return false, fault.RetryIn(0, "our own store did not answer", err)
 	}
-	return found, nil
+	if found {
+		return true, nil
+	}
+
+	if echoed, err := n.handshake(ctx, address); err != nil || !echoed {
+		return false, nil //nolint:nilerr // the first notification tells more
+	}
+	return true, n.confirm(ctx, watch, hook)
 }
 
 func confirmKey(watch exchange.Watch, address *url.URL) string {
@@ -222,31 +248,27 @@ func confirmKey(watch exchange.Watch, address *url.URL) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// firstCall sends a notification without credentials to a webhook that has not confirmed. One that takes it has; one that asks
-// for credentials, or refuses and then echoes a token, has too, and gets the notification again. The token of the webhook goes
-// with it: receivers know their own notifications by it (X-A2A-Notification-Token), and no server takes its headers for a login.
-func (n *notifier) firstCall(ctx context.Context, watch exchange.Watch, hook webhook, secret webhookSecret, body []byte) error {
-	called := n.callWebhook(ctx, hook, webhookSecret{Token: secret.Token}, body)
-	if called != nil {
-		status, answered := errors.AsType[answeredWith](called)
-		if !answered || fault.Of(called).Permanent {
-			return called
-		}
-		if status != http.StatusUnauthorized {
-			if status/100 != 4 || status == http.StatusTooManyRequests { // it is not there now
-				return called
-			}
-			if echoed, err := n.handshake(ctx, hook.URL); err != nil || !echoed {
-				return called
-			}
-		}
+// firstCall sends a notification without credentials to a webhook that has not confirmed. One that takes it or asks for credentials has,
+// and gets the notification again with them: it must have each one with its credentials (A2A 1.0, section 4.3.3), and one that ignores
+// what comes without them may answer 200. The token of the webhook goes with the first call: receivers know their own notifications by
+// it, and no server takes its headers for a login.
+func (n *notifier) firstCall(ctx context.Context, watch exchange.Watch, one notification) error {
+	bare := one
+	bare.secret.Credentials, bare.withheld = "", true
+	if called := n.callWebhook(ctx, bare); called != nil && !asksForCredentials(called) {
+		return called
 	}
-
-	if err := n.confirm(ctx, watch, hook); err != nil || called == nil {
+	if err := n.confirm(ctx, watch, one.hook); err != nil {
 		return err
 	}
+	return n.callWebhook(ctx, one)
+}
 
-	return n.callWebhook(ctx, hook, secret, body)
+// asksForCredentials reports whether a webhook refused a notification for its lack of credentials. Many frameworks answer 403 to a request
+// without Authorization.
+func asksForCredentials(called error) bool {
+	status, answered := errors.AsType[answeredWith](called)
+	return answered && (status == http.StatusUnauthorized || status == http.StatusForbidden)
 }
 
 // answeredWith is the status of a webhook that took no notification.
@@ -255,14 +277,9 @@ type answeredWith int
 func (s answeredWith) Error() string { return "the webhook answered " + strconv.Itoa(int(s)) }
 
 // handshake asks the webhook to echo a token, without credentials and without anything of the task.
-func (n *notifier) handshake(ctx context.Context, webhookURL string) (echoed bool, err error) {
-	address, err := url.Parse(webhookURL)
-	if err != nil {
-		return false, err
-	}
-
+func (n *notifier) handshake(ctx context.Context, webhook *url.URL) (echoed bool, err error) {
 	token := rand.Text()
-	query := address.Query()
+	address, query := *webhook, webhook.Query()
 	query.Set(validationParam, token)
 	address.RawQuery = query.Encode()
 	ctx, cancel := context.WithTimeout(ctx, confirmLimit)
@@ -299,28 +316,22 @@ func (n *notifier) confirm(ctx context.Context, watch exchange.Watch, hook webho
 	return nil
 }
 
-func (n *notifier) callWebhook(ctx context.Context, hook webhook, secret webhookSecret, body []byte) error {
+func (n *notifier) callWebhook(ctx context.Context, one notification) error {
 	ctx, cancel := context.WithTimeout(ctx, webhookTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, hook.URL, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, one.hook.URL, bytes.NewReader(one.body))
 	if err != nil {
 		return fault.GiveUp("the address of the webhook cannot be called", err)
 	}
 
 	request.Header.Set("Content-Type", "application/a2a+json")
-	if hook.Version == version03 {
+	if one.hook.Version == version03 {
 		request.Header.Set("Content-Type", mimeJSON)
 	}
 
-	request.Header.Set(a2a.SvcParamVersion, hook.Version)
-	if hook.Scheme != "" && secret.Credentials != "" {
-		request.Header.Set("Authorization", hook.Scheme+" "+secret.Credentials)
-	}
-
-	if secret.Token != "" {
-		for _, name := range tokenHeaders {
-			request.Header.Set(name, secret.Token)
-		}
+	request.Header.Set(a2a.SvcParamVersion, one.hook.Version)
+	if err := n.authenticate(ctx, request.Header, one); err != nil {
+		return err
 	}
 
 	response, err := n.options.Push.Web.Do(request)
@@ -332,6 +343,47 @@ func (n *notifier) callWebhook(ctx context.Context, hook webhook, secret webhook
 
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxWebhookReply))
 	return webhookAnswer(response)
+}
+
+// authenticate writes the headers by which a receiver knows who sends: the owner's credentials and token, and our signature. Where the
+// owner chose no credentials, the signature is also the Bearer token, as receivers of the A2A samples expect it.
+func (n *notifier) authenticate(ctx context.Context, header http.Header, one notification) error {
+	if one.secret.Token != "" {
+		for _, name := range tokenHeaders {
+			header.Set(name, one.secret.Token)
+		}
+	}
+
+	signature, err := n.signature(ctx, one)
+	if err != nil {
+		return fault.RetryIn(0, "the notification cannot be signed", err)
+	}
+	if signature != "" {
+		header.Set(SignatureHeader, signature)
+	}
+
+	switch scheme := one.hook.Scheme; {
+	case hasCredentials(one.hook, one.secret):
+		header.Set("Authorization", scheme+" "+one.secret.Credentials)
+	case signature != "" && !one.withheld && (scheme == "" || strings.EqualFold(scheme, "Bearer")):
+		header.Set("Authorization", "Bearer "+signature)
+	}
+	return nil
+}
+
+// SignatureHeader has the signature of a notification: a JWT with a digest of the body, by a key of our jwks.json (decision 0195).
+const SignatureHeader = "X-Inbox-Notification-Signature"
+
+// signature signs one attempt with the key in use; empty if the server has no keys.
+func (n *notifier) signature(ctx context.Context, one notification) (string, error) {
+	if n.options.CardKeys == nil {
+		return "", nil
+	}
+	keys, err := n.options.CardKeys(ctx)
+	if err != nil || len(keys) == 0 {
+		return "", err
+	}
+	return webtoken.SignNotification(keys[0], webtoken.Notification{URL: one.hook.URL, Task: one.task, Body: one.body}, time.Now())
 }
 
 // webhookAnswer reads the status: who says 410 wants no more, a redirect is not followed.

@@ -26,7 +26,7 @@ type Push struct {
 	Watches Watches
 	Sealer  exchange.Sealer
 	Web     exchange.WebClient
-	Named   func(u *url.URL) bool // optional: whether the operator named the host, which then needs not confirm; nil = none
+	Named   func(u *url.URL) bool // optional: whether the host needs not confirm, because the operator named it; nil = none
 }
 
 // Limits of a webhook as a client registers it.

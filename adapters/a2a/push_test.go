@@ -2,6 +2,10 @@ package a2a
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
@@ -15,6 +19,7 @@ import (
 	"time"
 
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/internal/sealing"
 )
@@ -97,7 +102,7 @@ func (openWeb) CheckTarget(_ context.Context, u *url.URL) error {
 type receiver struct {
 	*httptest.Server
 	echoes bool // it confirms by the handshake
-	asks   bool // it answers 401 without credentials
+	asks   int  // it answers this without credentials; 0 = it does not ask
 	status int
 	bare   int // requests without credentials
 	got    []*http.Request
@@ -125,8 +130,8 @@ func newReceiver(t *testing.T) *receiver {
 		}
 		r.got, r.bodies = append(r.got, request), append(r.bodies, string(body))
 		w.Header().Set("Retry-After", "7")
-		if r.asks && request.Header.Get("Authorization") == "" {
-			w.WriteHeader(http.StatusUnauthorized)
+		if r.asks != 0 && request.Header.Get("Authorization") == "" {
+			w.WriteHeader(r.asks)
 			return
 		}
 		w.WriteHeader(r.status)
@@ -161,7 +166,7 @@ func hello(id string) string {
 
 func TestWebhookIsTold(t *testing.T) {
 	b, table, hook := pushing(t)
-	hook.asks = true
+	hook.asks, hook.echoes = http.StatusUnauthorized, false
 	task := b.registered(hook)
 	turn := b.engine.newestTurn()
 	if strings.Contains(string(table.rows[0].Data), "cred-1") || strings.Contains(string(table.rows[0].Data), "tok-1") {
@@ -321,24 +326,31 @@ func TestWebhookOfARefusedMessage(t *testing.T) {
 	}
 }
 
-// TestCredentialsAwaitConfirmation: the first call to a host carries its token and no Authorization; what the host then says decides.
+// TestCredentialsAwaitConfirmation: a host that echoes a token gets credentials with its first notification, one that takes a notification
+// without them or asks for them gets it again at once, and every other never.
 func TestCredentialsAwaitConfirmation(t *testing.T) {
 	for name, c := range map[string]struct {
-		echoes, asks bool
-		status       int
-		named        bool
-		first        string // Authorization of the notifications of the first change, by call
-		after        string // of those of the next
-		bare         int
+		echoes bool
+		asks   int
+		status int
+		named  bool
+		first  string // Authorization of the notifications of the first change, by call
+		after  string // of those of the next
+		bare   int    // requests without credentials, the question among them
 	}{
-		"it takes what comes":       {status: 200, first: "", after: "Bearer cred-1", bare: 1},
-		"it asks for credentials":   {asks: true, status: 200, first: ",Bearer cred-1", after: "Bearer cred-1", bare: 1},
-		"it refuses and echoes":     {echoes: true, status: 403, first: ",Bearer cred-1", after: "Bearer cred-1", bare: 2},
-		"it refuses":                {status: 403, first: "", after: "", bare: 4},
-		"it breaks":                 {status: 500, first: "", after: "", bare: 2},
-		"it redirects":              {status: 302, first: "", after: "", bare: 2},
-		"the operator named it":     {status: 200, named: true, first: "Bearer cred-1", after: "Bearer cred-1", bare: 0},
-		"named, and it refuses all": {status: 403, named: true, first: "Bearer cred-1", after: "Bearer cred-1", bare: 0},
+		"it echoes":                   {echoes: true, asks: 401, status: 200, first: "Bearer cred-1", after: "Bearer cred-1", bare: 1},
+		"it echoes, and refuses all":  {echoes: true, status: 403, first: "Bearer cred-1", after: "Bearer cred-1", bare: 1},
+		"it takes what comes":         {status: 200, first: ",Bearer cred-1", after: "Bearer cred-1", bare: 2},
+		"it asks with 401":            {asks: 401, status: 200, first: ",Bearer cred-1", after: "Bearer cred-1", bare: 2},
+		"it asks with 403":            {asks: 403, status: 200, first: ",Bearer cred-1", after: "Bearer cred-1", bare: 2},
+		"it asks, and is not content": {asks: 403, status: 403, first: ",Bearer cred-1", after: "Bearer cred-1", bare: 2},
+		"it is not there":             {status: 404, first: "", after: "", bare: 4},
+		"it takes no such request":    {status: 405, first: "", after: "", bare: 4},
+		"it is crowded":               {status: 429, first: "", after: "", bare: 4},
+		"it breaks":                   {status: 500, first: "", after: "", bare: 4},
+		"it redirects":                {status: 302, first: "", after: "", bare: 4},
+		"the operator named it":       {asks: 403, status: 200, named: true, first: "Bearer cred-1", after: "Bearer cred-1", bare: 0},
+		"named, and it refuses all":   {status: 403, named: true, first: "Bearer cred-1", after: "Bearer cred-1", bare: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, table, hook := pushing(t)
@@ -368,6 +380,128 @@ func TestCredentialsAwaitConfirmation(t *testing.T) {
 				t.Errorf("%d calls without credentials, want %d", hook.bare, c.bare)
 			}
 		})
+	}
+}
+
+// verifyNotification is what a receiver does: it knows the address of its webhook, the server that it called and that server's jwks.json.
+func verifyNotification(keySet []byte, issuer, address, signature string, body []byte) (task string, err error) {
+	var set struct {
+		Keys []struct{ Kty, Crv, Kid, X string }
+	}
+	var header struct{ Alg, Typ, Kid string }
+	var claims struct {
+		Iss, Aud, Jti, TaskID string
+		Iat, Exp              int64
+		Digest                string `json:"request_body_sha256"`
+	}
+	pieces := strings.Split(signature, ".")
+	if len(pieces) != 3 {
+		return "", errors.New("not a JWT")
+	}
+	for i, into := range []any{&header, &claims} {
+		text, err := base64.RawURLEncoding.DecodeString(pieces[i])
+		if err != nil || json.Unmarshal(text, into) != nil {
+			return "", errors.New("not a JWT")
+		}
+	}
+	signed, err := base64.RawURLEncoding.DecodeString(pieces[2])
+	if err != nil || json.Unmarshal(keySet, &set) != nil || header.Alg != "EdDSA" || header.Typ != "a2a-notification+jwt" {
+		return "", errors.New("not a notification")
+	}
+	for _, key := range set.Keys {
+		public, err := base64.RawURLEncoding.DecodeString(key.X)
+		if err != nil || key.Kid != header.Kid || key.Kty != "OKP" || key.Crv != "Ed25519" {
+			continue
+		}
+		digest, now := sha256.Sum256(body), time.Now().Unix()
+		switch {
+		case !ed25519.Verify(public, []byte(pieces[0]+"."+pieces[1]), signed):
+			return "", errors.New("the signature does not fit")
+		case claims.Iss != issuer, claims.Aud != address:
+			return "", errors.New("of another server, or for another address")
+		case now > claims.Exp || claims.Iat > now+5 || claims.Exp-claims.Iat > 300 || claims.Jti == "":
+			return "", errors.New("not of now")
+		case claims.Digest != hex.EncodeToString(digest[:]):
+			return "", errors.New("another body")
+		}
+		return claims.TaskID, nil
+	}
+	return "", errors.New("no such key")
+}
+
+// TestNotificationsAreSigned: a receiver verifies each request, whatever its owner registered, with the public key document only. Where the
+// owner chose no credentials, the signature is Authorization, too.
+func TestNotificationsAreSigned(t *testing.T) {
+	key, err := identity.NewSigningKey("agents.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keySet := identity.KeySet([]identity.PublicKey{key.Public()})
+	for name, c := range map[string]struct {
+		config string // of the webhook beside its address
+		echoes bool
+		asks   int
+		old    bool
+		shown  string // Authorization by call: "jwt" = the signature
+	}{
+		"no credentials":               {config: ``, shown: "jwt,jwt"},
+		"a token, and 403 without":     {config: `,"token":"t"`, asks: 403, shown: "jwt,jwt"},
+		"Bearer without credentials":   {config: `,"authentication":{"scheme":"bearer"}`, shown: "jwt,jwt"},
+		"another scheme":               {config: `,"authentication":{"scheme":"Basic"}`, shown: ","},
+		"credentials of a known host":  {config: `,"authentication":{"scheme":"Bearer","credentials":"c"}`, echoes: true, shown: "Bearer c,Bearer c"},
+		"credentials of an other host": {config: `,"authentication":{"scheme":"Bearer","credentials":"c"}`, asks: 401, shown: ",Bearer c,Bearer c"},
+		"0.3":                          {config: ``, old: true, shown: "jwt"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, table, hook := pushing(t)
+			hook.echoes, hook.asks = c.echoes, c.asks
+			b.adapter.options.CardKeys = func(context.Context) ([]identity.SigningKey, error) { return []identity.SigningKey{key}, nil }
+			address := hook.URL + "/h?for=me"
+			config := `{"url":"` + address + `"` + c.config + `}`
+			var task string
+			if c.old {
+				task = b.rpc(b.ada, "message/send", `{"message":{"kind":"message","messageId":"m1","role":"user","parts":[{"kind":"text","text":"hello"}]},"configuration":{"pushNotificationConfig":`+config+`}}`).text(t, "result.id")
+			} else {
+				task = b.rpc(b.ada, "SendMessage", `{"message":`+hello("m1")+`,"configuration":{"taskPushNotificationConfig":`+config+`}}`).text(t, "result.task.id")
+			}
+			change := exchange.WatchJob{WatchID: table.rows[0].ID, TurnID: b.engine.newestTurn(), State: exchange.StateAnswered, At: time.Now()}
+			if err := b.adapter.notifier.Notify(t.Context(), change, false); err != nil {
+				t.Fatal(err)
+			}
+
+			var shown []string
+			ids := map[string]bool{}
+			for i, request := range hook.got {
+				signature, body := request.Header.Get(SignatureHeader), []byte(hook.bodies[i])
+				about, err := verifyNotification(keySet, "https://agents.test", address, signature, body)
+				if err != nil || about != task {
+					t.Errorf("call %d: %v, about %q", i+1, err, about)
+				}
+				if _, err := verifyNotification(keySet, "https://agents.test", address, signature, append(body, ' ')); err == nil {
+					t.Error("another body is accepted")
+				}
+				if ids[signature] {
+					t.Error("two calls have the same signature")
+				}
+				ids[signature] = true
+				shown = append(shown, strings.Replace(request.Header.Get("Authorization"), "Bearer "+signature, "jwt", 1))
+			}
+			if got := strings.Join(shown, ","); got != c.shown {
+				t.Errorf("Authorization %q, want %q", got, c.shown)
+			}
+		})
+	}
+}
+
+// TestUnsignedNotificationsWait: without its keys a server does not send what a receiver could not verify.
+func TestUnsignedNotificationsWait(t *testing.T) {
+	b, table, hook := pushing(t)
+	b.registered(hook)
+	b.adapter.options.CardKeys = func(context.Context) ([]identity.SigningKey, error) { return nil, errors.New("the store is down") }
+	change := exchange.WatchJob{WatchID: table.rows[0].ID, TurnID: b.engine.newestTurn(), State: exchange.StateAnswered, At: time.Now()}
+	err := b.adapter.notifier.Notify(t.Context(), change, false)
+	if err == nil || fault.Of(err).Permanent || len(hook.got) > 0 || len(table.rows) != 1 {
+		t.Errorf("%v; %d notifications, %d webhooks", err, len(hook.got), len(table.rows))
 	}
 }
 

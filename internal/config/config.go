@@ -189,7 +189,8 @@ type A2A struct {
 	// they are in memory.
 	MaxRequestBytes Size `toml:"max_request_bytes"`
 	// Hosts of webhooks, `host` or `host:port`, that may be private addresses and plain http, and that get the credentials of a
-	// webhook without confirming that they want them. Link-local addresses and metadata services of clouds are never called.
+	// webhook without confirming that they want them. Without a port: ports 443 and 80, with `federation.allow_private` every
+	// port. Link-local addresses and metadata services of clouds are never called.
 	WebhookHosts []string `toml:"webhook_hosts"`
 	Issuers      []Issuer `toml:"issuers"`
 }

@@ -51,6 +51,32 @@ func TestAssertionsOfPeers(t *testing.T) {
 	}
 }
 
+// TestNotificationsAreNoLogins: a webhook whose address is that of an agent gets a token of its caller's choice of audience, which opens nothing
+// there, although a key of the sender's server signed it.
+func TestNotificationsAreNoLogins(t *testing.T) {
+	r := newRig(t)
+	key, err := identity.NewSigningKey("peer.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.pages["https://peer.test/.well-known/jwks.json"] = identity.KeySet([]identity.PublicKey{key.Public()})
+	notice, err := SignNotification(key, Notification{URL: resource, Task: "@ada@peer.test", Body: []byte("{}")}, r.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.verifier.Verify(t.Context(), shown(notice)); !fault.Is(err, fault.Unauthenticated) || len(r.fetches) > 0 {
+		t.Errorf("a notification as a login: %v, fetched %v", err, r.fetches)
+	}
+	// Its audience and issuer would do: an assertion with both is accepted.
+	token, err := Assert(key, "@ada@peer.test", resource, r.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.verifier.Verify(t.Context(), shown(token)); err != nil {
+		t.Errorf("an assertion with the same issuer and audience: %v", err)
+	}
+}
+
 // TestNothingIsFetchedOfStrangers: policy comes before the network.
 func TestNothingIsFetchedOfStrangers(t *testing.T) {
 	r, key := newRig(t), newSigner(t, "k1", jose.EdDSA)
