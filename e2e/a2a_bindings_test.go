@@ -232,11 +232,7 @@ func (s *sdkSession) everything() {
 	}
 	missing := "01890000-0000-7000-8000-000000000000"
 	for _, operation := range []string{"get", "cancel", "subscribe"} {
-		name := "TaskNotFound"
-		if s.way == (spoken{"0.3", "JSONRPC"}) && operation == "subscribe" {
-			name = "Error" // this SDK looks for an error of a stream in a stream only
-		}
-		s.fails(operation, map[string]any{"id": missing}, name)
+		s.fails(operation, map[string]any{"id": missing}, "TaskNotFound")
 	}
 }
 

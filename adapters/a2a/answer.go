@@ -18,7 +18,7 @@ import (
 
 // answer stands between the SDK's bindings and the connection. It holds the headers back until the first event of a
 // stream or the whole of a plain answer is there, so that an error never leaves as a 200 stream (the JavaScript REST
-// client does not notice those), and it writes every error itself, so that no text of ours or the SDK's leaks.
+// client does not notice those) unless the client looks for it there, and it writes every error itself, so that no text of ours or the SDK's leaks.
 type answer struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -47,7 +47,7 @@ func (w *answer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // WriteHeader remembers the status.
 func (w *answer) WriteHeader(status int) {
 	w.status = status
-	w.stream = strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream")
+	w.stream = strings.HasPrefix(w.Header().Get("Content-Type"), mimeEvents)
 }
 
 // Write holds the bytes until Flush (streams) or finish.
@@ -132,7 +132,10 @@ func (w *answer) finish(broken bool) {
 	_, _ = w.ResponseWriter.Write(body)
 }
 
-const mimeA2A = "application/a2a+json"
+const (
+	mimeA2A    = "application/a2a+json"
+	mimeEvents = "text/event-stream"
+)
 
 // wantsA2A reports whether a request of HTTP+JSON is made in the protocol's own media type (A2A 1.0, section 14.1.1) and so
 // wants its answer: it sends that, or accepts that and not the general one. Section 11.1 names the general one.
@@ -383,6 +386,10 @@ func (w *answer) writeProblem(p *problem) {
 	}
 
 	body := w.call.problemBody(p)
+	if w.call.events && p.status(w.call.rest) == http.StatusOK { // clients look at the status first
+		header.Set("Content-Type", mimeEvents)
+		body = slices.Concat([]byte("data: "), body, []byte("\n"))
+	}
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	w.ResponseWriter.WriteHeader(p.status(w.call.rest))
 	_, _ = w.ResponseWriter.Write(body)

@@ -30,6 +30,7 @@ func (a *Adapter) serveRPC(w http.ResponseWriter, r *http.Request, c *call) {
 	}
 
 	method, body, p := c.envelope()
+	c.events = readsEvents(r.Header, method)
 	if wrong := jsonBody(r); wrong != nil {
 		p = wrong
 	}
@@ -53,6 +54,20 @@ func (a *Adapter) serveRPC(w http.ResponseWriter, r *http.Request, c *call) {
 		r.Body = io.NopCloser(bytes.NewReader(lowerCamel(body)))
 		a.rpc1.ServeHTTP(w, r)
 	}
+}
+
+// streamMethods are the methods of JSON-RPC whose answers are streams, in both versions.
+var streamMethods = []string{"SendStreamingMessage", "SubscribeToTask", "message/stream", "tasks/resubscribe"}
+
+// readsEvents reports whether the client of a JSON-RPC request reads its answer as a stream of events, also a refusal: the SDKs look for the
+// JSON-RPC error in its events (A2A 1.0, section 9.4.2), and the Go SDK takes any other answer for a stream that ended. A client that
+// accepts JSON, too, reads events only from a method that streams.
+func readsEvents(header http.Header, method string) bool {
+	accepted := strings.ToLower(strings.Join(header.Values("Accept"), ","))
+	if !strings.Contains(accepted, mimeEvents) {
+		return false
+	}
+	return slices.Contains(streamMethods, method) || !strings.Contains(accepted, mimeJSON) && !strings.Contains(accepted, "*/*")
 }
 
 // envelope is what the edge reads of a JSON-RPC request to choose the version.

@@ -60,6 +60,7 @@ type call struct {
 	toolEvents bool                   // the peer reads calls of tools, and the agent shows them
 	awaited    bool                   // the caller waits for the end of the turn, or reads its stream
 	own        bool                   // it is answered in the protocol's own media type
+	events     bool                   // a refusal is the one event of a stream; see readsEvents
 	leave      func()                 // ends the count among the requests of the caller; nil = it is not counted
 	stopping   <-chan struct{}        // closed when the gRPC server begins to stop; nil = asked of the HTTP server
 	reached    atomic.Pointer[string] // operation of the handler; errors before it are the binding's
@@ -94,7 +95,9 @@ func callOf(ctx context.Context) (*call, bool) {
 // edge does what comes before any protocol: agent, token, size of the body, extensions, and afterwards the log.
 func (a *Adapter) edge(rest bool, serve func(http.ResponseWriter, *http.Request, *call)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &call{rest: rest, address: a.base + r.URL.EscapedPath(), bareScopes: bareScopes(r.Header)}
+		c := &call{
+			rest: rest, address: a.base + r.URL.EscapedPath(), bareScopes: bareScopes(r.Header), events: !rest && readsEvents(r.Header, ""),
+		}
 		out := newAnswer(w, c, *a.options)
 		defer func() {
 			a.finish(recover(), r, out)

@@ -41,7 +41,9 @@ async function run({ id, operation, params }) {
     if (!operations[operation]) throw new Error(`no operation ${operation}`);
     return { id, result: await operations[operation](params ?? {}, (event) => print({ id, event })) ?? null };
   } catch (error) {
-    return { id, error: { name: error.constructor.name, code: error.envelopeCode ?? error.code, message: error.message } };
+    // The SDKs wrap an error that came as an event of a stream.
+    const shown = error.constructor === Error && error.cause instanceof Error ? error.cause : error;
+    return { id, error: { name: shown.constructor.name, code: shown.envelopeCode ?? shown.code, message: error.message } };
   }
 }
 
