@@ -165,7 +165,7 @@ func (m *modules) openA2A() (module exchange.Module, err error) {
 		Claims: m.store.State(), Conversations: m.store, Blobs: m.blobs, Logger: m.logger, Validator: currentValidator{m.resources}, Present: m.demands.Present,
 		FileURL: m.activitypub.MediaURL, Links: m.activitypub.Links,
 		Push: m.newPush(), WebhookConcurrency: m.config.Queue.DeliveryConcurrency, CallerConcurrency: m.config.A2A.CallerConcurrency,
-		MaxRequestBytes: min(int64(m.config.A2A.MaxRequestBytes), m.bodies.Limit()), Bodies: m.bodies,
+		MaxRequestBytes: min(int64(m.config.A2A.MaxRequestBytes), m.bodies.Limit()), Bodies: m.bodies, Origins: m.config.Chat.AllowedOrigins,
 		GRPCPace: httpserver.NewClientLimiter(m.floodRates(), m.networks()), GRPCClient: m.networks().Client, GRPCAddress: m.grpcAddress, DefaultAgent: func() string { return m.now().config.A2A.DefaultAgent },
 		Operator: m.config.Operator.Name, Contact: m.config.Operator.Contact, OperatorURL: m.config.Operator.Privacy,
 	})

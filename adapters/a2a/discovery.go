@@ -113,7 +113,7 @@ func (d *cards) cachedAs(mediaType string, document func(*http.Request) ([]byte,
 		case http.MethodGet, http.MethodHead:
 		case http.MethodOptions:
 			header.Set("Access-Control-Allow-Methods", "GET, HEAD")
-			header.Set("Access-Control-Allow-Headers", "A2A-Version, A2A-Extensions")
+			header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, A2A-Version, A2A-Extensions") // SDKs send them with every request
 			w.WriteHeader(http.StatusNoContent)
 			return
 		default:

@@ -95,6 +95,12 @@ func callOf(ctx context.Context) (*call, bool) {
 // edge does what comes before any protocol: agent, token, size of the body, extensions, and afterwards the log.
 func (a *Adapter) edge(rest bool, serve func(http.ResponseWriter, *http.Request, *call)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodOptions { // browsers ask without a token
+			a.origins.Preflight(w, r, methodsOf(rest))
+			return
+		}
+		a.origins.Allow(w, r)
+
 		c := &call{
 			rest: rest, address: a.base + r.URL.EscapedPath(), bareScopes: bareScopes(r.Header), events: !rest && readsEvents(r.Header, ""),
 		}
@@ -113,6 +119,23 @@ func (a *Adapter) edge(rest bool, serve func(http.ResponseWriter, *http.Request,
 		r.Body = io.NopCloser(bytes.NewReader(c.original))
 		serve(out, r, c)
 	})
+}
+
+// methodsOf are the methods of a binding.
+func methodsOf(rest bool) string {
+	if rest {
+		return "GET, POST, DELETE"
+	}
+	return http.MethodPost
+}
+
+// originsOf lets pages of the origins call agents. What they may send and read is what clients of the protocol do.
+func originsOf(allowed []string) *httpserver.Origins {
+	return &httpserver.Origins{
+		Allowed: allowed,
+		Headers: "Authorization, Content-Type, Accept, A2A-Version, A2A-Extensions, X-A2A-Extensions, Last-Event-ID, DPoP, traceparent",
+		Exposed: "A2A-Extensions, X-A2A-Extensions, WWW-Authenticate, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id",
+	}
 }
 
 // admit finds the agent and the caller and reads the body. Nothing is parsed before the caller is known.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -489,5 +490,94 @@ func TestBodiesOverTheLimit(t *testing.T) {
 	}
 	if len(b.engine.inbounds) > 0 {
 		t.Errorf("%d messages arrived", len(b.engine.inbounds))
+	}
+}
+
+// TestPagesFromElsewhere: pages of the configured origins call agents over every binding of HTTP, others do not, and a preflight needs no token.
+func TestPagesFromElsewhere(t *testing.T) {
+	const page = "https://www.example.com"
+	for name, c := range map[string]struct {
+		allowed []string
+		origin  string
+		want    string
+	}{
+		"configured":         {[]string{"https://other.example", page}, page, page},
+		"all":                {[]string{"*"}, page, "*"},
+		"another":            {[]string{page}, "https://evil.example", ""},
+		"another scheme":     {[]string{page}, "http://www.example.com", ""},
+		"another port":       {[]string{page}, page + ":8443", ""},
+		"a name with ours":   {[]string{page}, page + ".evil.example", ""},
+		"a page of a file":   {[]string{page}, "null", ""},
+		"no page":            {[]string{page}, "", ""},
+		"nothing configured": {nil, page, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := setup(t, func(o *Options) { o.Origins = c.allowed })
+			origin := []string{"Origin", c.origin}
+			if c.origin == "" {
+				origin = nil
+			}
+			for path, method := range map[string]string{
+				"/a2a/echo": "POST", "/a2a/echo/": "POST", "/a2a/echo/rest/message:send": "POST", "/a2a/echo/rest/message:stream": "POST",
+				"/a2a/echo/rest/tasks": "GET", "/a2a/echo/rest/tasks/x/pushNotificationConfigs/y": "DELETE", "/a2a/echo/v1/message:send": "POST",
+				"/a2a/nobody": "POST", "/a2a/nobody/rest/message:send": "POST",
+			} {
+				asked := b.do("OPTIONS", path, "", "", append([]string{
+					"Access-Control-Request-Method", method, "Access-Control-Request-Headers", "authorization,content-type,a2a-version",
+				}, origin...)...)
+				if asked.status != http.StatusNoContent || asked.header.Get("Access-Control-Allow-Origin") != c.want {
+					t.Errorf("preflight of %s: %d %v", path, asked.status, asked.header)
+				}
+				methods, headers := asked.header.Get("Access-Control-Allow-Methods"), asked.header.Get("Access-Control-Allow-Headers")
+				if may := strings.Contains(methods, method) && headers == "authorization,content-type,a2a-version"; may != (c.want != "") || !may && methods+headers != "" {
+					t.Errorf("preflight of %s allows %q with %q", path, methods, headers)
+				}
+
+				// The answer itself, and a refusal before anything of the request is read.
+				for _, token := range []string{b.ada, ""} {
+					got := b.do(method, path, token, `{}`, origin...)
+					exposed := got.header.Get("Access-Control-Expose-Headers")
+					if got.header.Get("Access-Control-Allow-Origin") != c.want || strings.Contains(exposed, "WWW-Authenticate") != (c.want != "") {
+						t.Errorf("%s %s: %d %v", method, path, got.status, got.header)
+					}
+					if got.header.Get("Access-Control-Allow-Credentials") != "" {
+						t.Errorf("%s %s allows cookies", method, path)
+					}
+					if varies := strings.Contains(strings.Join(got.header.Values("Vary"), ","), "Origin"); varies != (c.allowed != nil) {
+						t.Errorf("%s %s: Vary %q", method, path, got.header.Values("Vary"))
+					}
+				}
+			}
+			stream := b.rpc(b.ada, "SendStreamingMessage", message("m1", "hello"), append([]string{"Accept", "text/event-stream"}, origin...)...)
+			if len(stream.frames()) == 0 || stream.header.Get("Access-Control-Allow-Origin") != c.want {
+				t.Errorf("a stream: %v %s", stream.header, stream.body)
+			}
+		})
+	}
+}
+
+// TestHeadersOfPages: a page may send and read what clients of the protocol do.
+func TestHeadersOfPages(t *testing.T) {
+	const page = "https://www.example.com"
+	b := setup(t, func(o *Options) { o.Origins = []string{page} })
+	asked := b.do("OPTIONS", "/a2a/echo", "", "", "Origin", page, "Access-Control-Request-Method", "POST")
+	for _, header := range []string{"Authorization", "Content-Type", "Accept", "A2A-Version", "A2A-Extensions", "Last-Event-ID"} {
+		if !slices.Contains(strings.Split(asked.header.Get("Access-Control-Allow-Headers"), ", "), header) {
+			t.Errorf("a page may not send %s: %v", header, asked.header)
+		}
+	}
+	got := b.rpc(b.ada, "GetTask", `{"id":"x"}`, "Origin", page)
+	for _, header := range []string{"A2A-Extensions", "WWW-Authenticate", "Retry-After"} {
+		if !slices.Contains(strings.Split(got.header.Get("Access-Control-Expose-Headers"), ", "), header) {
+			t.Errorf("a page may not read %s: %v", header, got.header)
+		}
+	}
+	for _, path := range []string{"/.well-known/agent-card.json", "/a2a/echo/.well-known/agent-card.json", "/.well-known/agent-card/echo", "/.well-known/api-catalog"} {
+		card := b.do("GET", path, "", "", "Origin", "https://anybody.example")
+		asked := b.do("OPTIONS", path, "", "", "Origin", "https://anybody.example", "Access-Control-Request-Method", "GET", "Access-Control-Request-Headers", "authorization")
+		if card.status != 200 || card.header.Get("Access-Control-Allow-Origin") != "*" || asked.header.Get("Access-Control-Allow-Origin") != "*" ||
+			!strings.Contains(asked.header.Get("Access-Control-Allow-Headers"), "Authorization") {
+			t.Errorf("%s: %d %v, preflight %v", path, card.status, card.header, asked.header)
+		}
 	}
 }

@@ -107,6 +107,8 @@ type Options struct {
 	OperatorURL string        // optional: a web page of theirs; PublicURL
 	GRPCAddress func() string // optional: host:port where gRPC is reached, for cards; empty = it is not served
 
+	Origins []string // of web pages elsewhere that may call agents from a browser; "*" = all
+
 	WaitLimit time.Duration // longest wait of a blocking send before the working task is returned; default 50 s
 	KeepAlive time.Duration // comment lines on quiet streams; default 15 s
 	// GRPCPace returns how long the other end of a gRPC connection has to wait before its next request; optional, as that of
@@ -195,6 +197,7 @@ type Adapter struct {
 	authenticator
 	notifier *notifier
 	limiter  *callerLimiter
+	origins  *httpserver.Origins
 
 	rpc1, rpc03, rest1, rest03 http.Handler // the SDK's bindings, one of each for all agents
 }
@@ -221,6 +224,7 @@ func New(options Options) (*Adapter, error) {
 		tasks: known, notifier: &notifier{known},
 		authenticator: authenticator{cards: described, tokens: bearer.NewCache(options.Tokens)},
 		limiter:       newCallerLimiter(options.CallerConcurrency),
+		origins:       originsOf(options.Origins),
 	}
 
 	handler := &handler{Adapter: a}

@@ -3,8 +3,6 @@ package chat
 import (
 	"errors"
 	"net/http"
-	"slices"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -33,8 +31,9 @@ func (e *endpoints) handle(surface string, serve handler) http.Handler {
 		write = writeOpenAIError
 	}
 
+	origins := e.origins()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		e.allowOrigin(w, r)
+		origins.Allow(w, r)
 		err := serve(w, r)
 		requests.WithLabelValues(surface, outcomeOf(err)).Inc()
 		if err == nil || r.Context().Err() != nil { // or the client is gone
@@ -91,49 +90,14 @@ func (e *endpoints) withPreflight(routes []httpserver.Route) []httpserver.Route 
 }
 
 func (e *endpoints) preflight(methods string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Allow", strings.Replace(methods, http.MethodGet, "GET, HEAD", 1)+", OPTIONS")
-		if e.allowOrigin(w, r) {
-			w.Header().Set("Access-Control-Allow-Methods", methods)
-			w.Header().Set("Access-Control-Allow-Headers", headersFor(r.Header.Get("Access-Control-Request-Headers")))
-			w.Header().Set("Access-Control-Max-Age", maxAge)
-		}
-		w.WriteHeader(http.StatusNoContent)
-	})
+	origins := e.origins()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { origins.Preflight(w, r, methods) })
 }
 
-const (
-	maxAge         = "600" // seconds that browsers keep a preflight
-	allowedHeaders = "Authorization, Content-Type, Last-Event-ID, " + sessionHeader
-)
-
-// allowOrigin lets pages of the configured origins read the answer. No cookie means anything here, so credentials in the
-// sense of CORS are never allowed.
-func (e *endpoints) allowOrigin(w http.ResponseWriter, r *http.Request) bool {
-	w.Header().Add("Vary", "Origin")
-	origin := r.Header.Get("Origin")
-	if origin == "" {
-		return false
+// origins are the pages from elsewhere that may call the chat.
+func (e *endpoints) origins() *httpserver.Origins {
+	return &httpserver.Origins{
+		Allowed: e.options.Origins, Headers: "Authorization, Content-Type, Last-Event-ID, " + sessionHeader,
+		Exposed: "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id",
 	}
-
-	switch {
-	case slices.Contains(e.options.Origins, "*"):
-		w.Header().Set("Access-Control-Allow-Origin", "*")
-	case slices.Contains(e.options.Origins, origin):
-		w.Header().Set("Access-Control-Allow-Origin", origin)
-	default:
-		return false
-	}
-
-	w.Header().Set("Access-Control-Expose-Headers", "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id")
-	return true
-}
-
-// headersFor allows what the page asks for: SDKs add headers of their own to each request, and none of them opens
-// anything here.
-func headersFor(asked string) string {
-	if asked == "" || len(asked) > 1024 {
-		return allowedHeaders
-	}
-	return asked
 }

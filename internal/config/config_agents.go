@@ -314,8 +314,8 @@ func (t *ClientTool) readSchema(key string, found *problems) {
 
 // Chat is chat over HTTP: JSON-RPC, REST, the form of OpenAI's API and the chat of web pages.
 type Chat struct {
-	// Origins of web pages elsewhere that may call the chat from a browser, such as `https://www.example.com`; `*` = all.
-	// Pages of `public_url` always may.
+	// Origins of web pages elsewhere that may call the chat and A2A from a browser, such as `https://www.example.com`; `*` =
+	// all. Pages of `public_url` always may.
 	AllowedOrigins []string `toml:"allowed_origins"`
 	// How long the server waits for an answer that is not streamed. Then it tells the client to ask again; the run continues.
 	Wait time.Duration `toml:"wait"`
