@@ -25,9 +25,11 @@ import (
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/boundedjson"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/internal/telemetry"
+	"inbox/internal/uniquejson"
 	"inbox/internal/webtoken"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -291,8 +293,17 @@ func (c *call) read(r *http.Request, limit int64) *problem {
 	}
 
 	c.original = body
+	if name, found := uniquejson.Duplicate(body, requestNames); found && jsonBody(r) == nil {
+		return newProblem(a2a.ErrInvalidRequest, fmt.Sprintf("%q names a member that its object has already, in the same or another spelling; send it once", clip.Bytes(name, maxShownName)))
+	}
 	return nil
 }
+
+// requestNames are the names of members that mean the same to us, to the SDK and to a reader of the stored original, so that none of them
+// acts on another value than the others.
+var requestNames = uniquejson.Names{Folded: maxRequestDepth, Free: []string{"metadata", "data"}}
+
+const maxShownName = 100 // bytes of a name in an error
 
 // Bounds of a request's structure, counted while it is read: what a decoder makes of a document costs by its values and, for
 // the parts that are read again, by its depth.

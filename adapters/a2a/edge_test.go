@@ -581,3 +581,35 @@ func TestHeadersOfPages(t *testing.T) {
 		}
 	}
 }
+
+// TestDuplicateMembers: no request has two values for one member, for whichever reader.
+func TestDuplicateMembers(t *testing.T) {
+	b := setup(t)
+	say := func(more string) string {
+		return `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"hello"}]` + more + `}}`
+	}
+	for name, c := range map[string]struct {
+		path, body string
+		refused    bool
+	}{
+		"the method":                  {"", `{"jsonrpc":"2.0","id":1,"method":"GetTask","method":"SendMessage","params":` + say("") + `}`, true},
+		"the method, escaped":         {"", `{"jsonrpc":"2.0","id":1,"method":"GetTask","m\u0065thod":"SendMessage","params":` + say("") + `}`, true},
+		"the method, in another case": {"", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","METHOD":"SendMessage","params":` + say("") + `}`, true},
+		"the message":                 {"", call10("SendMessage", `{"message":{"messageId":"x","role":"ROLE_USER","parts":[{"text":"a"}]},`+say("")[1:]), true},
+		"the text":                    {"", call10("SendMessage", say(`,"parts":[{"text":"other"}]`)), true},
+		"the task, in two spellings":  {"", call10("SendMessage", say(`,"taskId":"a","task_id":"b"`)), true},
+		"of a part":                   {"", call10("SendMessage", `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"a","text":"b"}]}}`), true},
+		"of metadata":                 {"", call10("SendMessage", say(`,"metadata":{"a":{"b":1,"b":2}}`)), true},
+		"of metadata, by case":        {"", call10("SendMessage", say(`,"metadata":{"a":{"b":1,"B":2,"c_d":3,"cD":4}}`)), false},
+		"none":                        {"", call10("SendMessage", say("")), false},
+		"0.3":                         {"", call10("message/send", `{"message":{"kind":"message","messageId":"m1","role":"user","parts":[{"kind":"text","text":"a"}],"contextId":"x","context_id":"y"}}`), true},
+		"HTTP+JSON":                   {"/rest/message:send", say(`,"taskId":"a","taskId":"b"`), true},
+		"HTTP+JSON of 0.3":            {"/v1/message:send", `{"message":{"messageId":"m1","role":"ROLE_USER","content":[{"text":"a"}],"content":[{"text":"b"}]}}`, true},
+	} {
+		before := b.engine.receives
+		got := b.do("POST", "/a2a/echo"+c.path, b.ada, c.body)
+		if refused := strings.Contains(got.body, "has already"); refused != c.refused || refused && (b.engine.receives != before || c.path != "" && got.status != 400) {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+}

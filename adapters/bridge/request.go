@@ -140,6 +140,9 @@ func readObject(r *http.Request) (map[string]any, []byte, error) {
 	if bare := bytes.TrimSpace(body); len(bare) == 0 || string(bare) == "null" {
 		return map[string]any{}, body, nil
 	}
+	if err := httpserver.RefuseDuplicates(body); err != nil {
+		return nil, nil, err
+	}
 	object, err := decodeObject(body)
 	return object, body, err
 }

@@ -34,6 +34,7 @@ func TestBridgeOverTheWire(t *testing.T) {
 	b.call(relay, http.MethodPost, "/v1/bridge/send", map[string]any{"agent": "nobody", "message": "x"}, http.StatusNotFound)
 	b.call(relay, http.MethodPost, "/v1/bridge/send", map[string]any{"agent": "echo", "message": " "}, http.StatusBadRequest)
 	b.call(relay, http.MethodPost, "/v1/bridge/send", []byte(`{"agent":`), http.StatusBadRequest)
+	b.call(relay, http.MethodPost, "/v1/bridge/send", []byte(`{"agent":"nobody","agent":"echo","message":"hello"}`), http.StatusBadRequest)
 	b.call(relay, http.MethodPost, "/v1/bridge/send", bytes.Repeat([]byte("x"), 1<<20+1), http.StatusRequestEntityTooLarge)
 
 	b.pending(relay, 0)

@@ -47,6 +47,9 @@ func (a *Adapter) Say(ctx context.Context, agent string, token exchange.Token, s
 func (a *restAPI) serveOperator(w http.ResponseWriter, r *http.Request, agent string, token exchange.Token) error {
 	httpserver.Proven(r)
 	body, err := httpserver.ReadBody(r, maxOperatorChat)
+	if err == nil {
+		err = httpserver.RefuseDuplicates(body)
+	}
 	if err != nil {
 		return err
 	}

@@ -86,6 +86,7 @@ func TestRESTChat(t *testing.T) {
 	for body, status := range map[string]int{
 		`{"agent":"helper"}`: 400, `{"message":"x"}`: 400, `[]`: 400, `{`: 400, `{"agent":"nobody","message":"x"}`: 404,
 		`{"agent":"closed","message":"x"}`: 403, `{"agent":"helper","message":"x"}`: 200,
+		`{"agent":"closed","agent":"helper","message":"x"}`: 400, `{"agent":"helper","message":"x","Message":"y"}`: 400,
 	} {
 		if got := s.post("/v1/chat", "", body); got.status != status {
 			t.Errorf("%s: %d %s, want %d", body, got.status, got.body, status)
@@ -93,6 +94,20 @@ func TestRESTChat(t *testing.T) {
 	}
 	if got := s.post("/v1/chat", "", `{"agent":"helper","message":"x"}`, "Content-Type", "text/plain"); got.status != http.StatusUnsupportedMediaType {
 		t.Errorf("a form of a stranger's page: %d", got.status)
+	}
+}
+
+// Every surface refuses a request that has two values for one member.
+func TestChatRefusesDuplicates(t *testing.T) {
+	t.Parallel()
+	s := newChatServer(t)
+	for path, body := range map[string]string{
+		"/v1/chat": `{"agent":"helper","message":"x","message":"y"}`, "/v1/agent/helper": `{"jsonrpc":"2.0","id":1,"method":"message/send","method":"message/stream","params":{}}`,
+		"/v1/chat/completions": `{"model":"helper","messages":[{"role":"system","role":"user","content":"x"}]}`,
+	} {
+		if got := s.post(path, "", body); got.status != http.StatusBadRequest || !strings.Contains(got.body, "has already") {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
 	}
 }
 

@@ -227,8 +227,10 @@ func (a *access) readBodyUpTo(r *http.Request, who caller, limit int64) ([]byte,
 	if fault.Is(err, fault.TooLarge) {
 		return nil, tooLarge(limit)
 	}
-
-	return body, err
+	if err != nil {
+		return nil, err
+	}
+	return body, httpserver.RefuseDuplicates(body)
 }
 
 func tooLarge(limit int64) error {

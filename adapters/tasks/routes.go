@@ -227,6 +227,9 @@ func readObject(r *http.Request, limit int64) (object map[string]any, body []byt
 	if strings.TrimSpace(string(body)) == "" {
 		return map[string]any{}, body, nil
 	}
+	if err := httpserver.RefuseDuplicates(body); err != nil {
+		return nil, nil, err
+	}
 
 	given, err := value.Decode(body, value.Limits{Bytes: int(limit), Depth: maxDepth})
 	if err != nil {

@@ -369,6 +369,7 @@ func TestTokensOfOneAgent(t *testing.T) {
 	bad := taskInput("bad", nil)
 	bad["task"].(object)["attachments"] = []any{object{"name": "nothing"}}
 	w.refused(w.tasks, http.MethodPost, "/v1/tasks", bad, http.StatusBadRequest, "malformed")
+	w.refused(w.tasks, http.MethodPost, "/v1/tasks", json.RawMessage(`{"run_id":"one","run_id":"two"}`), http.StatusBadRequest, "malformed")
 	w.refused(w.tasks, http.MethodGet, "/v1/tasks?limit=0", nil, http.StatusBadRequest, "malformed")
 	w.refused(w.tasks, http.MethodPost, "/v1/tasks?wait=soon", taskInput("bad", nil), http.StatusBadRequest, "malformed")
 	long := taskInput(strings.Repeat("x", 600), nil)

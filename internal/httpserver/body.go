@@ -11,7 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/internal/admission"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
+	"inbox/internal/uniquejson"
 )
 
 var bodiesRefused = promauto.NewCounter(prometheus.CounterOpts{
@@ -249,3 +251,15 @@ func Proven(r *http.Request) {
 		found.body.proven = true
 	}
 }
+
+// RefuseDuplicates returns a Malformed fault if an object of a JSON body has a member twice: readers differ in which one counts (RFC 8259,
+// section 4), so that one could check what another does not act on. Names of the outermost object are the same in any case.
+func RefuseDuplicates(body []byte) error {
+	name, found := uniquejson.Duplicate(body, uniquejson.Names{Folded: 1})
+	if !found {
+		return nil
+	}
+	return fault.Newf(fault.Malformed, "%q names a member that its object has already; send it once", clip.Bytes(name, maxShownName))
+}
+
+const maxShownName = 100 // bytes of a name in an error

@@ -359,3 +359,14 @@ func TestLargerBodies(t *testing.T) {
 		t.Errorf("%d bytes of a passed body count", held)
 	}
 }
+
+func TestRefuseDuplicates(t *testing.T) {
+	for body, refused := range map[string]bool{
+		`{"model":"a","messages":[{"role":"user"},{"role":"system"}]}`: false, `{"model":"a","Model":"b"}`: true, `{"messages":[{"role":"user","role":"system"}]}`: true,
+		`{"tools":[{"parameters":{"properties":{"user_id":1,"userId":2,"User_id":3}}}]}`: false, `not JSON`: false, ``: false,
+	} {
+		if err := RefuseDuplicates([]byte(body)); fault.Is(err, fault.Malformed) != refused || (err != nil) != refused {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+}
