@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -198,5 +199,29 @@ func TestBadRoutes(t *testing.T) {
 				t.Errorf("got %v, want %s", err, test.want)
 			}
 		})
+	}
+}
+
+// Below /v1 clients of OpenAI's API read message, type, param and code of an error, also of an operation that is not here.
+func TestRefusalsBelowV1(t *testing.T) {
+	server := newServer(t, Options{Routes: []Route{{"POST", "/v1/chat", say("chat")}, {"", "/any/*", say("any", "*")}}})
+	for _, c := range []struct {
+		method, target string
+		status         int
+		code           string
+	}{
+		{"POST", "/v1/embeddings", 404, "not_found"}, {"GET", "/v1/", 404, "not_found"}, {"POST", "/v1/files/x/content", 404, "not_found"},
+		{"GET", "/v1/chat", 405, "method_not_allowed"},
+	} {
+		got := ask(server.Handler(), c.method, c.target)
+		var body struct{ Error map[string]any }
+		if err := json.Unmarshal(got.Body.Bytes(), &body); err != nil || got.Code != c.status {
+			t.Errorf("%s %s: %d %s", c.method, c.target, got.Code, got.Body)
+			continue
+		}
+		param, has := body.Error["param"]
+		if body.Error["code"] != c.code || body.Error["type"] != "invalid_request_error" || body.Error["message"] == "" || !has || param != nil {
+			t.Errorf("%s %s: %s", c.method, c.target, got.Body)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"inbox/internal/fault"
+	"inbox/internal/reference"
 )
 
 // Route is one entry of the router. Adapters offer routes and never import the router itself.
@@ -43,8 +44,8 @@ func Pattern(r *http.Request) string {
 // newRouter puts the routes on a router; the first two routes with the same method and pattern are an error.
 func newRouter(routes []Route) (router *chi.Mux, err error) {
 	router = chi.NewRouter()
-	router.NotFound(func(w http.ResponseWriter, _ *http.Request) {
-		WriteFault(w, fault.New(fault.NotFound, "nothing is at this address"))
+	router.NotFound(func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, r, http.StatusNotFound, ErrorDetail{Code: string(fault.NotFound), Message: "nothing is at this address"})
 	})
 
 	router.MethodNotAllowed(methodNotAllowed(router))
@@ -135,6 +136,26 @@ func methodNotAllowed(router *chi.Mux) http.HandlerFunc {
 		}
 
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		WriteError(w, http.StatusMethodNotAllowed, ErrorDetail{Code: "method_not_allowed", Message: "this address takes " + strings.Join(allowed, ", ")})
+		refuse(w, r, http.StatusMethodNotAllowed, ErrorDetail{Code: "method_not_allowed", Message: "this address takes " + strings.Join(allowed, ", ")})
 	}
+}
+
+// apiPrefix is where clients of OpenAI's API send their requests, those to operations that are not here, too.
+const apiPrefix = "/v1/"
+
+// apiDetail is an ErrorDetail with the members that such clients read.
+type apiDetail struct {
+	ErrorDetail
+	Type  string  `json:"type"`
+	Param *string `json:"param"`
+}
+
+// refuse answers a request that no route takes.
+func refuse(w http.ResponseWriter, r *http.Request, status int, detail ErrorDetail) {
+	if !strings.HasPrefix(r.URL.Path, apiPrefix) {
+		WriteError(w, status, detail)
+		return
+	}
+	detail.Documentation = reference.OfCode(detail.Code)
+	WriteJSON(w, status, map[string]apiDetail{"error": {ErrorDetail: detail, Type: "invalid_request_error"}})
 }
