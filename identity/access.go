@@ -110,7 +110,7 @@ func checkPurposes(purposes []string) error {
 	for _, purpose := range purposes {
 		tool, isTool := strings.CutPrefix(purpose, PurposeTool)
 		skill, isSkill := strings.CutPrefix(purpose, PurposeSkill)
-		if purpose != PurposeMessage && (!isTool || tool == "") && (!isSkill || skill == "") {
+		if purpose != PurposeMessage && (!isTool || tool == "") && (!isSkill || skill == "") || strings.Contains(purpose, "*") {
 			return fmt.Errorf("purposes: want %s, tool:<name> or skill:<id>, got %q", PurposeMessage, purpose)
 		}
 	}

@@ -257,6 +257,8 @@ func TestPolicyValidate(t *testing.T) {
 		"subject without separator": rules(Rule{Effect: EffectAllow, Subject: "slack:T1*"}), "star inside": rules(Rule{Effect: EffectAllow, Subject: "slack:*/U1"}),
 		"star alone": rules(Rule{Effect: EffectAllow, Subject: "*"}), "address": rules(Rule{Effect: EffectAllow, Address: "alice"}),
 		"purpose": rules(Rule{Effect: EffectAllow, Purposes: []string{"talk"}}), "tool without name": rules(Rule{Effect: EffectAllow, Purposes: []string{"tool:"}}),
+		"all tools": rules(Rule{Effect: EffectAllow, Purposes: []string{"tool:*"}}), "tools of a server": rules(Rule{Effect: EffectAllow, Purposes: []string{"tool:notes/*"}}),
+		"all skills": rules(Rule{Effect: EffectDeny, Purposes: []string{"skill:*"}}), "all purposes": rules(Rule{Effect: EffectAllow, Purposes: []string{"*"}}),
 		"purposes": rules(Rule{Effect: EffectAllow, Purposes: make([]string, maxPurposes+1)}),
 	} {
 		if policy.Validate() == nil {

@@ -59,7 +59,8 @@ type Payments struct {
 type Rule struct {
 	// `allow` or `deny`.
 	Effect string `toml:"effect" default:"none; required"`
-	// What the rule is about: `message`, `tool:<name>`, `skill:<id>`. Tools and skills need a rule that allows them.
+	// What the rule is about: `message`, `tool:<name>`, `skill:<id>`, each with its whole name, without `*`. Tools and skills need
+	// a rule that allows them.
 	Purposes []string `toml:"purposes" default:"[\"message\"]"`
 	// Who vouches, as in `[[trust]]`; your own domain for what this server verified itself.
 	Issuer string `toml:"issuer"`

@@ -37,7 +37,11 @@ func (a *Agent) validateAccess(p *problems, key string, private bool) {
 func (r *Rule) validate(p *problems, key string, private bool) {
 	oneOf(p, key+".effect", r.Effect, "allow", "deny")
 	for i, purpose := range r.Purposes {
-		if !isPurpose(purpose) {
+		switch {
+		case strings.Contains(purpose, "*"):
+			p.add(element(key+".purposes", i), fmt.Sprintf("%q has a star, but tools and skills are named whole", purpose),
+				"write each tool or skill that the rule is about; inbox doctor shows the names of the tools")
+		case !isPurpose(purpose):
 			p.add(element(key+".purposes", i), fmt.Sprintf("%q is unknown", purpose), `write "message", "tool:<name>" or "skill:<id>"`)
 		}
 	}
