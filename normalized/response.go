@@ -25,7 +25,7 @@ const (
 )
 
 // MetadataTalk is a key of Response.Metadata: with the value "true" the answer is talk and not a result. Where a protocol
-// knows the difference, a caller that waits for it gets a plain message and no task.
+// knows the difference, a caller gets a message and no artifact.
 const MetadataTalk = "talk"
 
 // Response is what an agent hands back (message contract, section 5).

@@ -84,7 +84,7 @@ func (h *handler) send(ctx context.Context, c *call, req *a2a.SendMessageRequest
 		if t, err = h.settle(ctx, c, t); err != nil {
 			return nil, err
 		}
-		if isTalk(t) {
+		if len(t.turns) == 1 && isTalk(*t.last()) { // no one has seen the task yet, so that it needs not be one
 			return h.talk(ctx, t)
 		}
 	}
@@ -404,14 +404,6 @@ func stoppingOf(ctx context.Context) <-chan struct{} {
 		return c.stopping
 	}
 	return httpserver.Stopping(ctx)
-}
-
-// isTalk reports whether a task is one answer that its agent called talk: no one has seen the task yet, so that it needs
-// not be one.
-func isTalk(t *task) bool {
-	last := t.last()
-	return len(t.turns) == 1 && last.Response != nil && last.Response.Metadata[normalized.MetadataTalk] == "true" &&
-		t.state() == a2a.TaskStateCompleted
 }
 
 // talk is the answer as a plain message (A2A 1.0, section 3.1.1).

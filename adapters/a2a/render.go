@@ -98,7 +98,7 @@ const (
 func (s *tasks) statusMessage(ctx context.Context, t *task, turn exchange.TurnRecord) (*a2a.Message, error) {
 	message := newAnswerMessage(t, turn)
 	state := stateOf(turn)
-	if !speaks(state) {
+	if !speaks(state) && !isTalk(turn) {
 		return paid(message, turn, state), nil
 	}
 	if err := s.fillStatus(ctx, message, turn); err != nil {
@@ -126,6 +126,12 @@ func answerID(turn exchange.TurnRecord) string {
 		return turn.ReplyID
 	}
 	return turn.ID
+}
+
+// isTalk reports whether the answer of a turn is conversation and no result: it is a message, whatever operation reads it, and no artifact
+// (A2A 1.0, section 3.7).
+func isTalk(turn exchange.TurnRecord) bool {
+	return turn.Response != nil && turn.Response.Metadata[normalized.MetadataTalk] == "true" && stateOf(turn) == a2a.TaskStateCompleted
 }
 
 // speaks reports whether the state needs words.
@@ -274,10 +280,14 @@ func (s *tasks) artifacts(ctx context.Context, turn exchange.TurnRecord, read *p
 		}
 		return list, nil
 	}
-	if turn.Response == nil || turn.State != exchange.StateAnswered {
+	if turn.Response == nil || turn.State != exchange.StateAnswered || isTalk(turn) {
 		return nil, nil
 	}
+	return s.results(ctx, turn)
+}
 
+// results are the parts of an answer as artifacts.
+func (s *tasks) results(ctx context.Context, turn exchange.TurnRecord) (list []*a2a.Artifact, err error) {
 	answer := &a2a.Artifact{ID: answerArtifact(turn.ID)}
 	for i, part := range turn.Response.Parts {
 		rendered, err := s.of(turn).renderPart(ctx, part, true)

@@ -281,8 +281,12 @@ func (f *follower) settled() bool {
 		}
 	}
 
+	streamedTalk := isTalk(turn) && f.open       // its words have begun as an artifact, and end as one
 	if stateOf(turn) == a2a.TaskStateCompleted { // of any other end the reader has what was said
 		artifacts, err := f.artifacts(f.ctx, turn, nil)
+		if streamedTalk {
+			artifacts, err = f.results(f.ctx, turn)
+		}
 		if err != nil {
 			return f.fail(err)
 		}
@@ -296,6 +300,9 @@ func (f *follower) settled() bool {
 	status, err := f.tasks.status(f.ctx, f.task)
 	if err != nil {
 		return f.fail(err)
+	}
+	if streamedTalk {
+		status.Message = paid(newAnswerMessage(f.task, turn), turn, status.State)
 	}
 
 	return f.status(status)

@@ -80,6 +80,67 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// TestTalkIsAMessage: an answer that its agent calls talk is the same message by every operation: alone, or as the last words of its task.
+func TestTalkIsAMessage(t *testing.T) {
+	b, table, hook := pushing(t)
+	b.engine.agent = func(context.Context, *run) normalized.Response {
+		return normalized.Response{Parts: []normalized.Part{normalized.Text("hello yourself")}, Metadata: map[string]string{normalized.MetadataTalk: "true"}}
+	}
+	const words = "hello yourself"
+	sent := b.rpc(b.ada, "SendMessage", message("m1", "hello"))
+	if sent.text(t, "result.message.parts.0.text") != words || sent.at(t, "result.task") != nil {
+		t.Errorf("SendMessage: %s", sent.body)
+	}
+	frames := b.rpc(b.ada, "SendStreamingMessage", message("m2", "hello")).frames()
+	last := frames[len(frames)-1]
+	if frames[0].at(t, "result.task") == nil || last.text(t, "result.statusUpdate.status.state") != "TASK_STATE_COMPLETED" ||
+		last.text(t, "result.statusUpdate.status.message.parts.0.text") != words || last.text(t, "result.statusUpdate.status.message.role") != "ROLE_AGENT" {
+		t.Errorf("SendStreamingMessage: %v", frames)
+	}
+	for _, frame := range frames {
+		if frame.at(t, "result.artifactUpdate") != nil || frame.at(t, "result.task.artifacts") != nil {
+			t.Errorf("talk is streamed as a result: %s", frame.body)
+		}
+	}
+	task, id := last.text(t, "result.statusUpdate.taskId"), last.text(t, "result.statusUpdate.status.message.messageId")
+	again := b.rpc(b.ada, "SendMessage", message("m2", "hello")) // a repeat, by the other operation
+	if again.text(t, "result.message.messageId") != id || again.text(t, "result.message.parts.0.text") != words {
+		t.Errorf("the same message by SendMessage: %s, want the message %s", again.body, id)
+	}
+	read := b.rpc(b.ada, "GetTask", `{"id":"`+task+`"}`)
+	if read.text(t, "result.status.message.messageId") != id || read.at(t, "result.artifacts") != nil {
+		t.Errorf("GetTask: %s", read.body)
+	}
+	old := b.rpc(b.ada, "message/send", `{"message":{"kind":"message","messageId":"m2","role":"user","parts":[{"kind":"text","text":"hello"}]}}`)
+	if old.text(t, "result.kind") != "message" || old.text(t, "result.messageId") != id {
+		t.Errorf("0.3: %s", old.body)
+	}
+
+	b.rpc(b.ada, "SendMessage", `{"message":`+hello("m3")+`,"configuration":{"taskPushNotificationConfig":{"url":"`+hook.URL+`/h"}}}`)
+	change := exchange.WatchJob{WatchID: table.rows[0].ID, TurnID: b.engine.newestTurn(), State: exchange.StateAnswered, At: time.Now()}
+	if err := b.adapter.notifier.Notify(t.Context(), change, false); err != nil {
+		t.Error(err)
+	}
+	if len(hook.bodies) != 1 || (reply{body: hook.bodies[0]}).text(t, "statusUpdate.status.message.parts.0.text") != words {
+		t.Errorf("the webhook is told %v", hook.bodies)
+	}
+}
+
+// TestTalkThatGrew: words that a reader has as an artifact already end as one, and do not come again as a message.
+func TestTalkThatGrew(t *testing.T) {
+	b := setup(t)
+	b.engine.agent = func(ctx context.Context, r *run) normalized.Response {
+		answer := growing(ctx, r)
+		answer.Metadata = map[string]string{normalized.MetadataTalk: "true"}
+		return answer
+	}
+	frames := b.rpc(b.ada, "SendStreamingMessage", message("m1", "hello")).frames()
+	last := frames[len(frames)-1]
+	if text, state := folded(t, frames); text != "one two three" || state != "TASK_STATE_COMPLETED" || last.at(t, "result.statusUpdate.status.message") != nil {
+		t.Errorf("%q, %s: %v", text, state, frames)
+	}
+}
+
 func TestStreamsWithoutDeltas(t *testing.T) {
 	b := setup(t)
 	frames := b.rpc(b.ada, "SendStreamingMessage", message("m1", "hello")).frames()
