@@ -141,7 +141,7 @@ func (r Response) Answering(question Message) Response {
 
 	failure := *r.Error
 	if failure.Code == "" {
-		failure.Code = "agent:failed"
+		failure.Code = FailedAgent
 	}
 	if len(r.Parts) == 0 && !r.Silent && strings.TrimSpace(failure.Message) != "" {
 		r.Parts = []Part{Text(failure.Message)}

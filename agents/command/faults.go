@@ -7,6 +7,7 @@ import (
 
 	"inbox/agents/upstream"
 	"inbox/internal/fault"
+	"inbox/normalized"
 )
 
 // ExitRetry is the exit code of a program that asks to be run again later (EX_TEMPFAIL of sysexits.h).
@@ -16,7 +17,7 @@ const ExitRetry = 75
 // what happened; other words are those of upstream.
 const sayFailed = "The agent could not answer this message."
 
-func unreachable(cause error) error { return fault.RetryIn(0, upstream.Unreachable, cause) }
+func unreachable(cause error) error { return upstream.Down(0, cause) }
 
 // notStarted classes a program that did not run: a lack of the machine passes, a wrong program does not.
 func notStarted(err error) error {
@@ -24,7 +25,7 @@ func notStarted(err error) error {
 	if passes(err) {
 		return unreachable(cause)
 	}
-	return fault.GiveUp(sayFailed, cause)
+	return fault.GiveUp(sayFailed, cause).Coded(normalized.FailedAgent)
 }
 
 // verdict classes the end of a program by its exit code.
@@ -36,7 +37,7 @@ func verdict(state ending, stderr []byte) error {
 	if state.ExitCode() == ExitRetry {
 		return upstream.PutOff(0, upstream.Busy, cause)
 	}
-	return fault.GiveUp(sayFailed, cause)
+	return fault.GiveUp(sayFailed, cause).Coded(normalized.FailedAgent)
 }
 
 // excerpt makes the end of what a program said fit for one line of a log: printable characters, at most 200.

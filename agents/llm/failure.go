@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"inbox/agents/upstream"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
+	"inbox/normalized"
 )
 
 // What the sender of a message reads when the model fails. The cause, for the operator, says what happened.
@@ -33,10 +35,14 @@ const maxRetryAfter = 24 * time.Hour
 
 var errStreamCut = errors.New("the stream of the model provider ended before the answer was complete")
 
-func unusable(cause error) error { return fault.GiveUp(sayUnusable, cause) }
+func unusable(cause error) error {
+	return fault.GiveUp(sayUnusable, cause).Coded(normalized.FailedInvalidAnswer)
+}
 
 // cut classes a stream that broke off. No one knows whether the next one does, so the engine may repeat the turn.
-func cut(cause error) error { return fault.RetryIn(0, sayUnusable, cause) }
+func cut(cause error) error {
+	return fault.RetryIn(0, sayUnusable, cause).Coded(normalized.FailedModelUnreachable)
+}
 
 // interrupted classes an exchange that ended before the answer was whole. outer is the caller's context, limited ours
 // with the limits of time.
@@ -45,19 +51,19 @@ func interrupted(outer, limited context.Context, err error) error {
 		return fmt.Errorf("ask model: %w", context.Cause(outer))
 	}
 	if cause := context.Cause(limited); cause != nil {
-		return fault.RetryIn(0, sayLate, cause)
+		return fault.RetryIn(0, sayLate, cause).Coded(normalized.FailedTimeout)
 	}
 
 	switch {
 	case errors.Is(err, safehttp.ErrTooLarge):
 		return unusable(err)
 	case errors.Is(err, safehttp.ErrRefused):
-		return fault.GiveUp(sayUnreachable, err)
+		return fault.GiveUp(sayUnreachable, err).Coded(normalized.FailedModelUnreachable)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return cut(errStreamCut)
 	}
 
-	return fault.RetryIn(0, sayUnreachable, upstream.Unconnected(fmt.Errorf("ask model: %w", err)))
+	return fault.RetryIn(0, sayUnreachable, upstream.Unconnected(fmt.Errorf("ask model: %w", err))).Coded(normalized.FailedModelUnreachable)
 }
 
 // retryAfter reads what the provider asks for: retry-after-ms, or seconds or a date (RFC 9110, section 10.2.3). Zero
@@ -208,12 +214,27 @@ func tooLong(err error) bool {
 func (r *refusal) fault(retryAfter time.Duration) error {
 	switch {
 	case !r.repeat:
-		return fault.GiveUp(sayRefused, r)
+		return fault.GiveUp(sayRefused, r).Coded(r.code())
 	case r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable || r.status == 529:
-		return upstream.PutOff(retryAfter, sayBusy, r)
+		return upstream.PutOff(retryAfter, sayBusy, r).Coded(normalized.FailedModelRateLimited)
 	}
-	return fault.RetryIn(retryAfter, sayUnreachable, r)
+	return fault.RetryIn(retryAfter, sayUnreachable, r).Coded(normalized.FailedModelUnreachable)
 }
+
+// code names the reason of a refusal that does not pass.
+func (r *refusal) code() string {
+	switch {
+	case tooLong(r):
+		return normalized.FailedContextTooLong
+	case r.status == http.StatusUnauthorized, r.status == http.StatusForbidden, r.status == http.StatusPaymentRequired,
+		slices.Contains(accountKinds, r.kind):
+		return normalized.FailedModelAuth
+	}
+	return normalized.FailedModelRejected
+}
+
+// accountKinds are what providers call errors of the key or the account, also in a stream or with status 400.
+var accountKinds = []string{"authentication_error", "permission_error", "billing_error", "invalid_api_key", "insufficient_quota"}
 
 // repeatable reports whether a status is worth another attempt (agent runtime contract, section 9).
 func repeatable(response *http.Response) bool {

@@ -11,6 +11,7 @@ import (
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
+	"inbox/normalized"
 )
 
 // Turn implements loop.Runner: one call of the model.
@@ -103,7 +104,7 @@ func (j *job) stream(ctx context.Context, request Request, purpose string, text 
 		if delta.Kind == DeltaSpent {
 			broken, current = broken.plus(delta.Usage), attempt{request: &request}
 			if budget := j.exceededBy(broken); budget != "" {
-				return said, fault.GiveUp(sayStopped(budget), fmt.Errorf("attempts that broke off used up the budget %s: %w", budget, errUnsent))
+				return said, fault.GiveUp(sayStopped(budget), fmt.Errorf("attempts that broke off used up the budget %s: %w", budget, errUnsent)).Coded(normalized.FailedBudget)
 			}
 			continue
 		}

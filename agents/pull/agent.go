@@ -100,7 +100,7 @@ func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("offer turn: %w", context.Cause(ctx))
 	}
-	return fault.RetryIn(0, upstream.Unreachable, fmt.Errorf("offer turn: %w", err))
+	return upstream.Down(0, fmt.Errorf("offer turn: %w", err))
 }
 
 // begin takes up what an earlier attempt left, or offers the turn.

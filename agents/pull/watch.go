@@ -153,7 +153,7 @@ func (w *watch) tooLate(ctx context.Context) (decided bool, err error) {
 			return false, w.orNil(ctx, err)
 		}
 		w.withdraw(ctx)
-		return true, fault.RetryIn(0, upstream.Unreachable,
+		return true, upstream.Down(0,
 			fmt.Errorf("no program took the turn within %s: is one polling /v1/pull/%s/take?", w.agent.settings.MaxWait, w.agent.name))
 	}
 
@@ -163,7 +163,7 @@ func (w *watch) tooLate(ctx context.Context) (decided bool, err error) {
 	}
 
 	w.agent.service.ended(w.agent, w.mine.Run)
-	return true, fault.RetryIn(0, upstream.Late, fmt.Errorf("the program that took the turn gave no sign of life for %s", w.agent.settings.Lease))
+	return true, upstream.Overdue(fmt.Errorf("the program that took the turn gave no sign of life for %s", w.agent.settings.Lease))
 }
 
 func (w *watch) orNil(ctx context.Context, err error) error {
@@ -185,9 +185,9 @@ func (w *watch) finish(ctx context.Context, how end) (again bool, err error) {
 	case retried:
 		return false, upstream.PutOff(how.After, upstream.Busy, errors.New("the program gave the turn back: "+orUnsaid(how.Reason)))
 	case gaveUp:
-		return false, fault.GiveUp(upstream.Refused, errors.New("the program gave the turn up: "+orUnsaid(how.Reason)))
+		return false, upstream.NotTaken(errors.New("the program gave the turn up: " + orUnsaid(how.Reason)))
 	default:
-		return false, fault.RetryIn(0, upstream.Late, errors.New("the turn was taken over elsewhere"))
+		return false, upstream.Overdue(errors.New("the turn was taken over elsewhere"))
 	}
 }
 

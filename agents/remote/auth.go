@@ -153,15 +153,15 @@ func (c *credentials) ask(ctx context.Context) (*oauth2.Token, error) {
 	case isRefusal: // its own text holds the answer, which may hold anything
 		cause := fmt.Errorf("the token address answered %d: %q", refused.Response.StatusCode, excerpt(refused.ErrorCode))
 		if status := refused.Response.StatusCode; status == http.StatusTooManyRequests || status >= http.StatusInternalServerError {
-			return nil, fault.RetryIn(upstream.RetryAfter(refused.Response.Header), upstream.Unreachable, cause)
+			return nil, upstream.Down(upstream.RetryAfter(refused.Response.Header), cause)
 		}
-		return nil, fault.GiveUp(upstream.Unreachable, cause)
+		return nil, upstream.Misconfigured(cause)
 	case err != nil:
 		return nil, upstream.Interrupted(ctx, fmt.Errorf("ask for a token: %w", err))
 	case !strings.EqualFold(token.Type(), "Bearer"):
-		return nil, fault.GiveUp(upstream.Unreachable, fmt.Errorf("the token is of type %q, want Bearer", excerpt(token.Type())))
+		return nil, upstream.Misconfigured(fmt.Errorf("the token is of type %q, want Bearer", excerpt(token.Type())))
 	case strings.ContainsFunc(token.AccessToken, func(char rune) bool { return char <= ' ' || char > '~' }):
-		return nil, fault.GiveUp(upstream.Unreachable, errors.New("the token does not fit into a header"))
+		return nil, upstream.Misconfigured(errors.New("the token does not fit into a header"))
 	}
 
 	return token, nil

@@ -41,13 +41,13 @@ func failure(ctx context.Context, seen *sighting, err error) error {
 	case seen.status != http.StatusOK:
 		return upstream.Status(seen.status, seen.retryAfter, fmt.Errorf("the agent answered %d %q: %w", seen.status, seen.said, err))
 	case errors.Is(err, a2a.ErrInternalError), errors.Is(err, a2a.ErrServerError):
-		return fault.RetryIn(0, upstream.Unreachable, err)
+		return upstream.Down(0, err)
 	case errors.Is(seen.cut, safehttp.ErrTooLarge):
 		return upstream.NotUsable(errTooLong)
 	case seen.cut != nil, errors.Is(err, errNoEvent):
-		return fault.RetryIn(0, upstream.Unreachable, fmt.Errorf("the answer was cut: %w", errors.Join(err, seen.cut)))
+		return upstream.Down(0, fmt.Errorf("the answer was cut: %w", errors.Join(err, seen.cut)))
 	case protocolError(err):
-		return fault.GiveUp(upstream.Refused, err)
+		return upstream.NotTaken(err)
 	}
 
 	return upstream.NotUsable(err)

@@ -146,7 +146,7 @@ func (x *exchange) converse(ctx context.Context) error {
 func (x *exchange) reach(p *peer) (err error) {
 	x.peer = p
 	if x.wire, err = x.agent.wire(p, x.turn.Agent); err != nil {
-		return fault.GiveUp(upstream.Unreachable, err)
+		return upstream.Misconfigured(err)
 	}
 	return nil
 }

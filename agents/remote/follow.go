@@ -150,7 +150,7 @@ func (x *exchange) block(ctx context.Context) error {
 	case err != nil:
 		return failure(ctx, seen, err)
 	case !x.done():
-		return fault.RetryIn(0, upstream.Late, errors.New("the agent returns tasks, shows none and does not wait for their end"))
+		return upstream.Overdue(errors.New("the agent returns tasks, shows none and does not wait for their end"))
 	}
 
 	return nil

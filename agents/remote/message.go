@@ -78,11 +78,11 @@ func (x *exchange) message(ctx context.Context) (*a2a.Message, error) {
 func plain(metadata map[string]any) (map[string]any, error) {
 	encoded, err := json.Marshal(metadata)
 	if err != nil {
-		return nil, fault.GiveUp(upstream.Refused, fmt.Errorf("write metadata: %w", err))
+		return nil, upstream.NotTaken(fmt.Errorf("write metadata: %w", err))
 	}
 	var simple map[string]any
 	if err := json.Unmarshal(encoded, &simple); err != nil {
-		return nil, fault.GiveUp(upstream.Refused, fmt.Errorf("write metadata: %w", err))
+		return nil, upstream.NotTaken(fmt.Errorf("write metadata: %w", err))
 	}
 	return simple, nil
 }
@@ -177,7 +177,7 @@ func (a *Agent) renderFile(ctx context.Context, files agents.Files, part normali
 	case ref.Kind == normalized.BytesInline:
 		content, err := ref.Bytes()
 		if err != nil {
-			return nil, fault.GiveUp(upstream.Refused, fmt.Errorf("read file of the message: %w", err))
+			return nil, upstream.NotTaken(fmt.Errorf("read file of the message: %w", err))
 		}
 		rendered.Content = contentOf(part, content)
 		return rendered, nil

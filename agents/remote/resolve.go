@@ -116,15 +116,15 @@ func (a *Agent) fetch(ctx context.Context) (*peer, error) {
 
 	read, err := readCard(body)
 	if err != nil {
-		return nil, fault.GiveUp(upstream.Unreachable, err)
+		return nil, upstream.Misconfigured(err)
 	}
 	if err := a.checkSignature(ctx, body); err != nil {
-		return nil, fault.GiveUp(upstream.Unreachable, err)
+		return nil, upstream.Misconfigured(err)
 	}
 
 	chosen, err := read.choose(a.allowed)
 	if err != nil {
-		return nil, fault.GiveUp(upstream.Unreachable, err)
+		return nil, upstream.Misconfigured(err)
 	}
 
 	return &peer{
@@ -154,7 +154,7 @@ func (a *Agent) fetchCard(ctx context.Context, login bool) ([]byte, error) {
 
 	switch status := response.StatusCode; {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return nil, fault.GiveUp(upstream.Unreachable, fmt.Errorf("%w: %d", errNeedsLogin, status))
+		return nil, upstream.Misconfigured(fmt.Errorf("%w: %d", errNeedsLogin, status))
 	case status != http.StatusOK:
 		return nil, upstream.Status(status, upstream.RetryAfter(response.Header), fmt.Errorf("the agent card is answered with %d", status))
 	}
@@ -171,7 +171,7 @@ var errMoved = errors.New("redirect refused")
 
 func (a *Agent) noCard(ctx context.Context, err error) error {
 	if errors.Is(err, errMoved) {
-		return fault.GiveUp(upstream.Unreachable, err)
+		return upstream.Misconfigured(err)
 	}
 	return upstream.Interrupted(ctx, fmt.Errorf("read the agent card: %w", err))
 }

@@ -18,7 +18,6 @@ import (
 
 	"inbox/agents/upstream"
 	"inbox/identity"
-	"inbox/internal/fault"
 	"inbox/internal/telemetry"
 	"inbox/policypart"
 )
@@ -130,7 +129,7 @@ func (w *wire) authenticate(request *http.Request) error {
 
 	token, err := assert(request.Context(), w.asker, w.peer.card.audience(w.agent.card))
 	if err != nil {
-		return fault.RetryIn(0, upstream.Unreachable, fmt.Errorf("sign who asks: %w", err))
+		return upstream.Down(0, fmt.Errorf("sign who asks: %w", err))
 	}
 
 	request.Header.Set("Authorization", "Bearer "+token)

@@ -16,6 +16,7 @@ import (
 
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
+	"inbox/normalized"
 )
 
 // What the sender of a message reads. The cause, for the operator, says what happened.
@@ -45,9 +46,25 @@ func (busy) Is(target error) bool { return target == ErrBusy }
 func (b busy) Unwrap() error { return b.error }
 
 // PutOff is the failure of a program that is busy; public is what the sender of the message reads.
-func PutOff(after time.Duration, public string, cause error) error {
-	return fault.RetryIn(after, public, busy{cause})
+func PutOff(after time.Duration, public string, cause error) *fault.Fault {
+	return fault.RetryIn(after, public, busy{cause}).Coded(normalized.FailedBusy)
 }
+
+// Down is the failure of a program that cannot be reached now, or breaks off.
+func Down(after time.Duration, cause error) error {
+	return fault.RetryIn(after, Unreachable, cause).Coded(normalized.FailedUnreachable)
+}
+
+// Misconfigured is the failure of a program that cannot be reached until the operator changes something.
+func Misconfigured(cause error) error {
+	return fault.GiveUp(Unreachable, cause).Coded(normalized.FailedUnreachable)
+}
+
+// Overdue is the failure of a program that took too long.
+func Overdue(cause error) error { return fault.RetryIn(0, Late, cause).Coded(normalized.FailedTimeout) }
+
+// NotTaken is the failure of a program that refuses the message; another attempt would be refused, too.
+func NotTaken(cause error) error { return fault.GiveUp(Refused, cause).Coded(normalized.FailedRefused) }
 
 // Unconnected puts ErrDown into the chain of an error of an HTTP exchange, or of a dial, that had no connection.
 func Unconnected(err error) error {
@@ -70,7 +87,9 @@ func Dial(ctx context.Context, client *safehttp.Client, address string) error {
 const MaxRetryAfter = 24 * time.Hour
 
 // NotUsable is the failure of an answer that came and means nothing to us; another attempt would bring the same.
-func NotUsable(cause error) error { return fault.GiveUp(Unusable, cause) }
+func NotUsable(cause error) error {
+	return fault.GiveUp(Unusable, cause).Coded(normalized.FailedInvalidAnswer)
+}
 
 // Outcome is what became of one exchange with the program, for metrics: answered, failed, or retry where another attempt may help.
 func Outcome(err error) string {
@@ -123,13 +142,13 @@ func Interrupted(ctx context.Context, err error) error {
 
 	switch {
 	case ctx.Err() != nil:
-		return fault.RetryIn(0, Late, context.Cause(ctx))
+		return Overdue(context.Cause(ctx))
 	case errors.Is(err, safehttp.ErrRefused), errors.Is(err, safehttp.ErrRedirects):
-		return fault.GiveUp(Unreachable, err)
+		return Misconfigured(err)
 	case errors.Is(err, safehttp.ErrTooLarge):
 		return NotUsable(err)
 	}
-	return fault.RetryIn(0, Unreachable, Unconnected(err))
+	return Down(0, Unconnected(err))
 }
 
 // Status classes an answer with another status than those of success. after is a pause that the other side asked for.
@@ -139,11 +158,11 @@ func Status(status int, after time.Duration, cause error) error {
 		return PutOff(after, Busy, cause)
 	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusInternalServerError,
 		status == http.StatusBadGateway, status == http.StatusGatewayTimeout:
-		return fault.RetryIn(after, Unreachable, cause)
+		return Down(after, cause)
 	case status >= 300 && status < 400:
-		return fault.GiveUp(Unreachable, fmt.Errorf("%w; redirects are not followed: configure the final address", cause))
+		return Misconfigured(fmt.Errorf("%w; redirects are not followed: configure the final address", cause))
 	case status >= 400 && status < 500:
-		return fault.GiveUp(Refused, cause)
+		return NotTaken(cause)
 	}
 	return NotUsable(cause)
 }

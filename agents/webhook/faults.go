@@ -8,7 +8,6 @@ import (
 	"net/http"
 
 	"inbox/agents/upstream"
-	"inbox/internal/fault"
 )
 
 // errReading marks a failure to read the answer, as opposed to one to understand it.
@@ -29,7 +28,7 @@ func (a *Agent) refusal(response *http.Response, body io.Reader) error {
 	cause, after := fmt.Errorf("the webhook answered %d: %q; want 200 or 204", response.StatusCode, excerpt(string(start))), upstream.RetryAfter(response.Header)
 	switch status := response.StatusCode; {
 	case status == http.StatusUnauthorized && a.options.rotates(): // the program is being given the new secret
-		return fault.RetryIn(after, upstream.Unreachable, fmt.Errorf("%w; a secret is being changed: the program knows neither", cause))
+		return upstream.Down(after, fmt.Errorf("%w; a secret is being changed: the program knows neither", cause))
 	case status >= 300 && status < 400:
 		cause = fmt.Errorf("%w; it points to %q", cause, excerpt(response.Header.Get("Location")))
 	}

@@ -163,7 +163,7 @@ func (s *runner) hold(ctx context.Context, job queue.Job, turn exchange.TurnReco
 	}
 	issuance, left, err := s.options.Demands.Hold(turn, response, combined)
 	if err != nil {
-		return s.replies.reply(ctx, job, turn, record, failure(turn, fault.Of(err)), "hold answer: "+err.Error())
+		return s.replies.reply(ctx, job, turn, record, failure(turn, err), "hold answer: "+err.Error())
 	}
 	s.noteCut(ctx, record, left)
 	return s.await(ctx, job, turn, record, issuance)

@@ -86,8 +86,8 @@ func waitingFor(part policypart.Part) string {
 func (s *runner) park(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, response normalized.Response) error {
 	issuance, err := s.options.Demands.Issue(turn, *response.Policy())
 	if err != nil {
-		f := fault.GiveUp("the agent's demand cannot be made", err)
-		return s.replies.reply(ctx, job, turn, record, failure(turn, f), "issue demand: "+err.Error())
+		wrong := invalidAnswer("the agent's demand cannot be made", err)
+		return s.replies.reply(ctx, job, turn, record, failure(turn, wrong), "issue demand: "+err.Error())
 	}
 	if issuance.Purpose == policypart.PurposeApproval {
 		return s.await(ctx, job, turn, record, issuance)

@@ -130,7 +130,7 @@ func (s *replier) unstorable(ctx context.Context, job queue.Job, turn exchange.T
 	if errors.Is(cause, errOvertaken) || errors.Is(cause, errTooMany) || errors.Is(cause, queue.ErrLeaseLost) || ctx.Err() != nil || fault.Is(cause, fault.Unavailable) || strings.HasPrefix(reason, prefix) {
 		return cause
 	}
-	return s.reply(ctx, job, turn, record, failure(turn, fault.Of(cause)), prefix+cause.Error())
+	return s.reply(ctx, job, turn, record, failure(turn, cause), prefix+cause.Error())
 }
 
 func (s *replier) planOf(ctx context.Context, end ending) (exchange.Plan, error) {
@@ -339,11 +339,12 @@ func stateOf(response normalized.Response) string {
 	return exchange.StateAnswered
 }
 
-// failure is the answer to the sender when the agent could not give one: a plain sentence, nothing internal.
-func failure(turn exchange.TurnRecord, f *fault.Fault) normalized.Response {
+// failure is the answer to the sender when the agent could not give one: a plain sentence and the code of the reason, nothing
+// internal.
+func failure(turn exchange.TurnRecord, cause error) normalized.Response {
 	return saying(normalized.Response{
 		InReplyTo: turn.Message.ID, ThreadID: turn.Message.ThreadID, Status: normalized.StatusFailed,
-		Error: &normalized.ResponseError{Code: string(f.Kind)},
+		Error: &normalized.ResponseError{Code: fault.CodeOf(cause)},
 	}, sayFailed)
 }
 

@@ -105,13 +105,13 @@ func (s *runner) Run(ctx context.Context, job queue.Job) (err error) {
 	defer record.end()
 	record.agent, record.known = agent, known
 	if entered.overdue {
-		return s.fail(ctx, job, turn, record, fault.RetryIn(0, "the agent's back end has been down for as long as its schedule waits", nil))
+		return s.fail(ctx, job, turn, record, fault.RetryIn(0, "the agent's back end has been down for as long as its schedule waits", nil).Coded(normalized.FailedUnreachable))
 	}
 
 	scheduled := len(agent.Settings.Retry.Of(false)) // runs that failed and were repeated are no crashes
 	if job.Attempt > maxRuns+scheduled || turn.Attempt > maxAttempts+scheduled {
 		const reason = "gave up: every run was cut off, perhaps because it brings the server down"
-		return s.replies.reply(ctx, job, turn, record, failure(turn, fault.GiveUp(reason, nil)), reason)
+		return s.replies.reply(ctx, job, turn, record, failure(turn, fault.New(fault.Internal, reason)), reason)
 	}
 
 	record.probe, record.handed = entered.probe, handed
@@ -180,7 +180,7 @@ func (s *runner) load(ctx context.Context, job queue.Job) (exchange.TurnRecord, 
 func (s *runner) answer(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord) error {
 	agent := record.agent
 	if !record.known {
-		return s.replies.reply(ctx, job, turn, record, failure(turn, fault.GiveUp("the agent was removed", nil)), "the agent is not configured any more")
+		return s.replies.reply(ctx, job, turn, record, failure(turn, fault.New(fault.NotFound, "the agent was removed")), "the agent is not configured any more")
 	}
 	if finished, err := s.decided(ctx, job, agent, turn, record); finished {
 		return err
@@ -302,7 +302,7 @@ func (s *runner) ask(ctx context.Context, job queue.Job, agent agents.Entry, tur
 		return s.compose(ctx, job, agent, turn, record, response)
 	case errors.Is(runCtx.Err(), context.DeadlineExceeded):
 		s.breaker.failed(ctx, agent.Profile.Name, turn, err, record.probe)
-		err = fault.GiveUp("the agent did not answer in time", err)
+		err = fault.GiveUp("the agent did not answer in time", err).Coded(normalized.FailedTimeout)
 	}
 
 	return s.failed(ctx, job, turn, record, err)
@@ -402,7 +402,7 @@ func (s *runner) failed(ctx context.Context, job queue.Job, turn exchange.TurnRe
 // fail ends a turn with a plain sentence to its sender.
 func (s *runner) fail(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, cause error) error {
 	s.breaker.forget(turn.Agent, turn.ID)
-	response := failure(turn, fault.Of(cause))
+	response := failure(turn, cause)
 	if s.options.OperatorHears != nil && s.options.OperatorHears() {
 		response = saying(response, sayOperatorTold)
 	}
@@ -461,7 +461,7 @@ func (s *runner) runAgent(
 		}
 		taken, some, err := fold.Take(delta)
 		if err != nil {
-			return response, fault.GiveUp("the agent's answer breaks a rule", err)
+			return response, invalidAnswer("the agent's answer breaks a rule", err)
 		}
 		if held || !some {
 			continue
@@ -549,7 +549,7 @@ func withOwnFiles(ctx context.Context, files Files, delta normalized.Delta) (nor
 // unownedFiles is the failure of a run whose answer names bytes of others, or of one that could not be checked.
 func unownedFiles(err error) error {
 	if fault.Is(err, fault.Malformed) {
-		return fault.GiveUp("the agent's answer breaks a rule", err)
+		return invalidAnswer("the agent's answer breaks a rule", err)
 	}
 	return fault.RetryIn(0, "the files of the answer cannot be checked", err)
 }
@@ -565,15 +565,20 @@ func (s *runner) Told(ctx context.Context, turn exchange.TurnRecord) (normalized
 	return before.message, err
 }
 
+// invalidAnswer is the failure of a run whose answer breaks a rule; another run would bring the same.
+func invalidAnswer(reason string, cause error) error {
+	return fault.GiveUp(reason, cause).Coded(normalized.FailedInvalidAnswer)
+}
+
 // finish completes the response and holds it to the contract.
 func (s *runner) finish(fold *normalized.Fold, turn exchange.TurnRecord) (normalized.Response, error) {
 	response, err := fold.Response()
 	if err != nil {
-		return response, fault.GiveUp("the agent's answer is incomplete", err)
+		return response, invalidAnswer("the agent's answer is incomplete", err)
 	}
 
 	if response, err = response.Completed(turn.Message, s.options.Limits, normalized.Left{}); err != nil {
-		return response, fault.GiveUp("the agent's answer breaks a rule", err)
+		return response, invalidAnswer("the agent's answer breaks a rule", err)
 	}
 	return response, nil
 }
@@ -599,7 +604,7 @@ func (s *runner) stale(ctx context.Context, job queue.Job, agent agents.Entry, t
 			return true, err
 		}
 		defer record.end()
-		return true, s.replies.reply(ctx, job, turn, record, failure(turn, fault.GiveUp(reason, nil)), reason)
+		return true, s.replies.reply(ctx, job, turn, record, failure(turn, fault.New(fault.Unavailable, reason).Coded(normalized.FailedTimeout)), reason)
 	}
 
 	return false, nil

@@ -36,6 +36,7 @@ type Fault struct {
 	RetryAfter time.Duration // zero = unknown
 	Quota      Quota         // the limit that was reached, for RateLimited and Unavailable; zero = not told
 	Permanent  bool          // for work that we repeat: true = another attempt cannot succeed
+	Code       string        // stable name of the reason, for programs; empty = that of Kind
 	Cause      error         // private; reached through errors.Is and errors.As
 }
 
@@ -68,6 +69,23 @@ func Wrap(kind Kind, public string, cause error) *Fault {
 // RetryIn classes the failure of an outgoing attempt as worth repeating after d (zero = the caller's schedule).
 func RetryIn(d time.Duration, reason string, cause error) *Fault {
 	return &Fault{Kind: Unavailable, Public: reason, RetryAfter: d, Cause: cause}
+}
+
+// Coded sets the code and returns the fault.
+func (f *Fault) Coded(code string) *Fault {
+	f.Code = code
+	return f
+}
+
+// CodeOf returns the code of the outermost fault in the chain that has one. Without one it is the kind of the outermost fault.
+func CodeOf(err error) string {
+	outer := Of(err)
+	for f, is := outer, true; is; f, is = errors.AsType[*Fault](f.Cause) {
+		if f.Code != "" {
+			return f.Code
+		}
+	}
+	return string(outer.Kind)
 }
 
 // ErrStore is in the chain of every failure of our own database to do its work.
