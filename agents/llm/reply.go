@@ -197,6 +197,9 @@ func (j *job) finish(ctx context.Context, result map[string]any) error {
 	if j.said != nil && text != "" {
 		response.Left.Bytes = j.said.left // the text says so already
 	}
+	if j.stop == StopLength && text != "" {
+		response.Parts = append(response.Parts, normalized.Text(normalized.Cut))
+	}
 	j.answer.close(response, text)
 	return nil
 }
@@ -244,7 +247,7 @@ func (j *job) metadata(status string) map[string]string {
 		shown["budget"] = j.budget
 	}
 	if j.stop != "" {
-		shown["stop"] = firstRunes(j.stop, 100)
+		shown[normalized.MetadataStop] = firstRunes(j.stop, 100)
 	}
 
 	for _, name := range []string{"prompt_tokens", "completion_tokens", "total_tokens", "cache_read_tokens", "cache_write_tokens"} {
