@@ -163,7 +163,9 @@ func (n *notifier) changesOf(ctx context.Context, t *task, job exchange.WatchJob
 	}
 
 	status, err := n.status(ctx, t)
-	return append(events, &a2a.TaskStatusUpdateEvent{TaskID: info.TaskID, ContextID: info.ContextID, Status: status}), err
+	return append(events, &a2a.TaskStatusUpdateEvent{
+		TaskID: info.TaskID, ContextID: info.ContextID, Status: status, Metadata: updateMetadata(turn),
+	}), err
 }
 
 // webhookBodies writes the events: one StreamResponse each in 1.0, the bare task in 0.3.

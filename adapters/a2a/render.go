@@ -55,12 +55,33 @@ func (s *tasks) render(ctx context.Context, t *task, v view) (*a2a.Task, error) 
 	return rendered, nil
 }
 
-// taskMetadata holds how deep in a chain of agents the task stands, and what became of its payment.
+// stopped says of an answer that is cut why it ends: its model reached its limit.
+func stopped(turn exchange.TurnRecord) map[string]any {
+	if turn.State != exchange.StateAnswered || turn.Response == nil || !turn.Response.Unfinished() {
+		return nil
+	}
+	return map[string]any{stopKey: normalized.StopLength}
+}
+
+// updateMetadata is that of an event with the status of a task after the turn.
+func updateMetadata(turn exchange.TurnRecord) map[string]any {
+	if why := stopped(turn); why != nil {
+		return map[string]any{mentionableKey: why}
+	}
+	return nil
+}
+
+// taskMetadata holds how deep in a chain of agents the task stands, why its answer is cut, and what became of its payment.
 func taskMetadata(t *task) map[string]any {
 	last := *t.last()
 	metadata := map[string]any{}
+	mentionable := map[string]any{}
 	if chain := last.Message.RecipientCapabilities.AgentChain; chain != nil {
-		metadata[mentionableKey] = map[string]any{"agent_chain": chain}
+		mentionable["agent_chain"] = chain
+	}
+	maps.Copy(mentionable, stopped(last))
+	if len(mentionable) > 0 {
+		metadata[mentionableKey] = mentionable
 	}
 
 	maps.Copy(metadata, payment(last, t.state()))
@@ -153,6 +174,7 @@ func (s *tasks) fillStatus(ctx context.Context, message *a2a.Message, turn excha
 	policy := policyOf(turn)
 	if policy == nil && response.Error != nil && response.Error.Message != "" {
 		message.Parts = a2a.ContentParts{a2a.NewTextPart(response.Error.Message)}
+		message.SetMeta(mentionableKey, map[string]any{errorKey: map[string]any{"code": response.Error.Code, "retryable": response.Error.Retryable()}})
 		return nil
 	}
 	if message.Parts, err = s.of(turn).renderParts(ctx, response.Parts, true); err != nil || policy == nil {
@@ -303,6 +325,7 @@ func (s *tasks) results(ctx context.Context, turn exchange.TurnRecord) (list []*
 		}
 	}
 
+	answer.Metadata = updateMetadata(turn)
 	if len(answer.Parts) > 0 {
 		list = append([]*a2a.Artifact{answer}, list...)
 	}
@@ -325,6 +348,13 @@ func ownArtifact(turnID string, index int, part normalized.Part, rendered *a2a.P
 	}
 	return artifact
 }
+
+// Members of metadata.mentionable: of the message of a failed task, why it failed; of a task, an artifact and the event of a status, why the
+// answer ends.
+const (
+	errorKey = "error"
+	stopKey  = "stop"
+)
 
 // artifactTypeKey is the member of metadata.mentionable of an artifact that says what it is (message contract, section 3).
 const artifactTypeKey = "artifact_type"

@@ -207,7 +207,7 @@ func (f *follower) begins(state string) bool {
 func (f *follower) status(status a2a.TaskStatus) bool {
 	f.state = status.State
 	info := f.task.info()
-	return f.emit(&a2a.TaskStatusUpdateEvent{TaskID: info.TaskID, ContextID: info.ContextID, Status: status})
+	return f.emit(&a2a.TaskStatusUpdateEvent{TaskID: info.TaskID, ContextID: info.ContextID, Status: status, Metadata: updateMetadata(*f.task.last())})
 }
 
 // delta passes growing text on, and calls of tools to those who read them. Other parts come with the final answer.

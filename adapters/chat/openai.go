@@ -266,6 +266,8 @@ type OpenAIErrorDetail struct {
 	Param   *string `json:"param"`
 	Code    string  `json:"code"`
 
+	Retryable bool `json:"retryable,omitempty"` // of a failure of the agent: the same request may be answered later
+
 	// Documentation is where the code is explained, a path on this server; documented fills it in.
 	Documentation string `json:"documentation,omitempty"`
 }

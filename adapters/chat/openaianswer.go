@@ -9,6 +9,7 @@ import (
 	"inbox/adapters/chat/contract"
 	"inbox/exchange"
 	"inbox/internal/httpserver"
+	"inbox/normalized"
 )
 
 // Completion is a whole answer.
@@ -26,7 +27,7 @@ type CompletionChoice struct {
 	Index        int               `json:"index"`
 	Message      CompletionMessage `json:"message"`
 	LogProbs     *struct{}         `json:"logprobs"`      // null
-	FinishReason string            `json:"finish_reason"` // stop, or tool_calls when the client has to execute tools
+	FinishReason string            `json:"finish_reason"` // stop, length when the answer is cut, or tool_calls when the client has to execute tools
 }
 
 // CompletionMessage is what the agent says.
@@ -98,8 +99,8 @@ func (a *openAI) answerCompletion(w http.ResponseWriter, r *http.Request, c *com
 	whole.Choices = []CompletionChoice{{Message: CompletionMessage{Role: roleAssistant, ToolCalls: calls}, FinishReason: finishCalls}}
 
 	if choice := &whole.Choices[0]; len(calls) == 0 {
-		reply := a.renderer.linkedReply(turn)
-		choice.Message.Content, choice.Message.ToolCalls, choice.FinishReason = &reply, nil, finishStop
+		reply := a.said(turn)
+		choice.Message.Content, choice.Message.ToolCalls, choice.FinishReason = &reply, nil, finishOf(turn)
 		choice.Message.ExecutedTools, choice.Message.Annotations = c.executed(turn), annotations(reply, citationsOf(turn))
 		choice.Message.Files = a.renderer.filesOf(turn)
 	}
@@ -110,9 +111,30 @@ func (a *openAI) answerCompletion(w http.ResponseWriter, r *http.Request, c *com
 
 // Reasons why an answer ends.
 const (
-	finishStop  = "stop"
-	finishCalls = "tool_calls"
+	finishStop   = "stop"
+	finishLength = "length"
+	finishCalls  = "tool_calls"
 )
+
+// finishOf is the reason why an answer without calls ends.
+func finishOf(turn exchange.TurnRecord) string {
+	if stopOf(turn) == normalized.StopLength {
+		return finishLength
+	}
+	return finishStop
+}
+
+// said is the text of an answer. The line that tells other readers that the answer is cut is left out: clients read the finish reason.
+func (a *openAI) said(turn exchange.TurnRecord) string {
+	if stopOf(turn) == normalized.StopLength {
+		response := *turn.Response
+		if last := len(response.Parts) - 1; last >= 0 && response.Parts[last].OnlyText() && response.Parts[last].Content == normalized.Cut {
+			response.Parts = response.Parts[:last]
+			turn.Response = &response
+		}
+	}
+	return a.renderer.linkedReply(turn)
+}
 
 // completionError is the error of a turn without an answer; nil where there is one. An SDK must not repeat the request by
 // itself: what failed has been repeated here.
@@ -125,9 +147,25 @@ func (a *openAI) completionError(turn exchange.TurnRecord) *openAIError {
 	case turn.State == exchange.StateCancelled:
 		return &openAIError{http.StatusInternalServerError, OpenAIErrorDetail{Message: "The run was cancelled.", Type: "server_error", Code: "agent_failed"}}
 	case turn.State == exchange.StateFailed:
-		return &openAIError{http.StatusInternalServerError, OpenAIErrorDetail{Message: a.renderer.reply(turn), Type: "server_error", Code: "agent_failed"}}
+		return a.failed(turn)
 	}
 	return nil
+}
+
+// failed is the error of a turn whose agent gave no answer, with the code of its reason. Only a conversation that is too long is one that the
+// client can change.
+func (a *openAI) failed(turn exchange.TurnRecord) *openAIError {
+	failure := &openAIError{http.StatusInternalServerError, OpenAIErrorDetail{Message: a.renderer.reply(turn), Type: "server_error", Code: "agent_failed"}}
+	why := exchange.FailureOf(ended(turn))
+	if why == nil {
+		return failure
+	}
+
+	failure.detail.Code, failure.detail.Retryable = why.Code, why.Retryable()
+	if why.Code == normalized.FailedContextTooLong {
+		failure.status, failure.detail.Type = http.StatusBadRequest, "invalid_request_error"
+	}
+	return failure
 }
 
 const (
@@ -295,13 +333,9 @@ func (f *completionFrames) end(found run, steps []exchange.Event) []event {
 		}
 	}
 
-	rest, one := found.lacks(f.api.renderer.linkedReply(found.turn))
+	rest, one := found.lacks(f.api.said(found.turn))
 	if !one {
-		anew := OpenAIErrorDetail{
-			Message: "The agent's answer broke off, and its second attempt says other words: the text so far is not the answer. Send the request again.",
-			Type:    "server_error", Code: "answer_restarted",
-		}
-		return []event{{data: anew.documented()}}
+		return []event{{data: restarted().documented()}}
 	}
 	if rest != "" {
 		list = append(list, f.chunk(found, CompletionDelta{Content: &rest}, ""))
@@ -313,8 +347,18 @@ func (f *completionFrames) end(found run, steps []exchange.Event) []event {
 		list = append(list, f.chunk(found, CompletionDelta{Files: files}, ""))
 	}
 
-	return append(list, f.finish(found, steps, finishStop)...)
+	return append(list, f.finish(found, steps, finishOf(found.turn))...)
 }
+
+// restarted is the error of a stream whose text is of a run that ended without an answer.
+func restarted() OpenAIErrorDetail {
+	return OpenAIErrorDetail{
+		Message: "The agent's answer broke off, and its second attempt says other words: the text so far is not the answer. Send the request again.",
+		Type:    "server_error", Code: "answer_restarted",
+	}
+}
+
+const sayCut = "The stream was cut off on the side of the server. The run goes on."
 
 // finish are the last events: why the answer ends, what it took, and that there is nothing more.
 func (f *completionFrames) finish(found run, steps []exchange.Event, reason string) []event {
@@ -329,6 +373,6 @@ func (f *completionFrames) finish(found run, steps []exchange.Event, reason stri
 
 // broken tells a reader that is still there that the server has to stop: without it the answer would look whole.
 func (f *completionFrames) broken(run, string) []event {
-	cut := OpenAIErrorDetail{Message: "The stream was cut off on the side of the server. The run goes on.", Type: "server_error", Code: "stream_cut"}
+	cut := OpenAIErrorDetail{Message: sayCut, Type: "server_error", Code: "stream_cut"}
 	return []event{{data: cut.documented()}}
 }

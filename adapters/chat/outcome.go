@@ -4,6 +4,7 @@ import (
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/value"
 	"inbox/exchange"
+	"inbox/internal/reference"
 	"inbox/normalized"
 )
 
@@ -31,11 +32,38 @@ func runMetadataOf(turn exchange.TurnRecord) RunMetadata {
 	return about
 }
 
-// runOutcomeOf does not say why a run failed, nor that a message that was refused may be sent again.
+// ChatFailure says why there is no answer. The reply has it in words.
+type ChatFailure struct {
+	Code          string `json:"code"`                    // stable
+	Retryable     bool   `json:"retryable"`               // the same message may be answered later
+	Documentation string `json:"documentation,omitempty"` // where the code is explained, a path on this server
+}
+
+// failureOf returns why a turn has no answer; nil where it has one, or gave no reason.
+func failureOf(turn exchange.TurnRecord) *ChatFailure {
+	failure := exchange.FailureOf(ended(turn))
+	if failure == nil {
+		return nil
+	}
+	return &ChatFailure{failure.Code, failure.Retryable(), reference.OfCode(failure.Code)}
+}
+
+// stopOf returns normalized.StopLength for an answer that is cut.
+func stopOf(turn exchange.TurnRecord) string {
+	if turn.Response == nil || !turn.Response.Unfinished() {
+		return ""
+	}
+	return normalized.StopLength
+}
+
+// runOutcomeOf does not say that a message that was refused may be sent again.
 func runOutcomeOf(turn exchange.TurnRecord, status string) map[string]any {
 	said := map[string]any{}
 	if status == statusFailed {
 		said["stop_reason"], said["retryable"] = statusFailed, turn.State == exchange.StateFailed
+		if failure := failureOf(turn); failure != nil {
+			said["retryable"], said["failure"] = failure.Retryable && turn.State == exchange.StateFailed, map[string]any{"type": failure.Code}
+		}
 	}
 	return envelope.RunOutcome(map[string]any{"status": status, "completed": status == statusCompleted, "run_outcome": said})
 }

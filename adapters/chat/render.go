@@ -45,7 +45,7 @@ func (r *renderer) answer(found run) ChatAnswer {
 	return ChatAnswer{
 		Session: found.route.Session, SessionID: found.route.Session, RunID: found.route.Run, Reply: reply,
 		Completed: status == statusCompleted, Status: status, ToolCalls: found.calls, Tools: toolsOf(found.turn), Citations: citationsOf(found.turn),
-		Messages: messagesOf(reply), Metadata: ChatMetadata{runMetadataOf(found.turn)},
+		Messages: messagesOf(reply), Metadata: ChatMetadata{runMetadataOf(found.turn)}, Error: failureOf(found.turn), Stop: stopOf(found.turn),
 	}
 }
 

@@ -64,6 +64,9 @@ type ChatAnswer struct {
 	Status    string `json:"status"`             // of run control
 	EventID   string `json:"event_id,omitempty"` // of a run that waits for a decision or a tool: where its answer is waited for
 
+	Error *ChatFailure `json:"error,omitempty"` // why there is no answer
+	Stop  string       `json:"stop,omitempty"`  // length: the answer is cut, because the agent's model reached its limit
+
 	Files []ChatFile `json:"files,omitempty"`
 
 	Tools     []ChatTool            `json:"tools,omitempty"`     // that the agent called, where its operator shows them

@@ -113,6 +113,12 @@ func (a *rpcAPI) lastFrame(id any, found run) contract.Frame {
 		}
 	}
 
+	if failure := failureOf(found.turn); failure != nil {
+		more["error"] = failure
+	}
+	if stop := stopOf(found.turn); stop != "" {
+		more["stop"] = stop
+	}
 	if shown := toolsOf(found.turn); len(shown) > 0 {
 		more["tools"] = shown
 	}

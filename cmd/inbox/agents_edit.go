@@ -201,6 +201,7 @@ func printTried(out io.Writer, tried operator.Tried) {
 		fmt.Fprintf(out, "%s\n\n", strings.TrimSpace(markup.PlainText(turn.Response.Parts)))
 	}
 	fmt.Fprintf(out, "State     %s  %s\n", turn.State, oneLine(turn.Reason))
+	printFailure(out, turn)
 	fmt.Fprintf(out, "Took      %d ms\n", tried.Millis)
 	fmt.Fprintf(out, "Turn      %s  (inbox show %s)\n", turn.ID, turn.ID)
 	for _, evidence := range turn.Message.Sender.Identities {

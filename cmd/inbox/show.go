@@ -84,6 +84,7 @@ func printShown(out io.Writer, shown operator.Shown) {
 	fmt.Fprintf(out, "\n%s\n", printable(markup.PlainText(message.Parts)))
 	if answer := shown.Turn.Response; answer != nil {
 		fmt.Fprintf(out, "\nAnswer %s\n%s\n", shown.Turn.ReplyID, printable(markup.PlainText(answer.Parts)))
+		printFailure(out, shown.Turn)
 	}
 
 	if shown.Draft != nil {
@@ -107,6 +108,19 @@ func printShown(out io.Writer, shown operator.Shown) {
 
 	printSpent(out, shown.Spent)
 	printTimeline(out, shown.Events)
+}
+
+// printFailure says why there is no answer, in the code that the sender's program gets.
+func printFailure(out io.Writer, turn exchange.TurnRecord) {
+	failure := exchange.FailureOf(turn)
+	if failure == nil {
+		return
+	}
+	again := "not retryable"
+	if failure.Retryable() {
+		again = "retryable"
+	}
+	printLinef(out, "Failure   %s, %s  (inbox explain %s)", failure.Code, again, failure.Code)
 }
 
 // atLeast counts messages as far as they are named.
