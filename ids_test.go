@@ -99,6 +99,8 @@ func TestEveryIDIsShown(t *testing.T) {
 	send("stream", "/v1/chat", token, `{"agent":"echo","message":"hello"}`, "Accept", "text/event-stream")
 	send("JSON-RPC chat", "/v1/agent/echo", token, `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"id":"5e3f7a54-0a2c-4d5b-8e2e-0d3f8a9f1c11","message":{"role":"user","parts":[{"type":"text","text":"hello"}]}}}`)
 	send("completion", "/v1/chat/completions", token, `{"model":"echo","messages":[{"role":"user","content":"hello"}]}`)
+	send("response", "/v1/responses", token, `{"model":"echo","input":"hello"}`)
+	send("streamed response", "/v1/responses", token, `{"model":"echo","input":"hello","stream":true}`, "Accept", "text/event-stream")
 	send("A2A", "/a2a/echo", token, `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"hello"}]}}}`, "A2A-Version", "1.0")
 	send("A2A with a context of the client", "/a2a/echo", token, `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m2","contextId":"my context","role":"ROLE_USER","parts":[{"text":"hello"}]}}}`, "A2A-Version", "1.0")
 	const said = `{"text":"hello","external_provider":"slack","external_conversation_id":"C1","external_message_id":"x1","sender_id":"U1","sender_name":"Ana"}`

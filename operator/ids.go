@@ -40,7 +40,7 @@ const longestID = 4 << 10
 func Kinds() []IDKind { return slices.Clone(idKinds) }
 
 var idKinds = []IDKind{
-	{"turn", "lists, log lines (turn); run_id of bridges; ids of A2A's artifacts; ids of events of streams; chatcmpl-… of OpenAI's form; …/contexts/… of the fediverse", true, looked(exchange.FindTurn, turnsIn)},
+	{"turn", "lists, log lines (turn); run_id of bridges; ids of A2A's artifacts; ids of events of streams; chatcmpl-…, resp_…, msg_… and call_… of OpenAI's form; …/contexts/… of the fediverse", true, looked(exchange.FindTurn, turnsIn)},
 	{"reply", "answers of an agent in A2A (messageId); items of bridges (bridge_…); addresses of posts of an agent (…/o/…) and of what is done with them", true, looked(exchange.FindReply, repliesIn)},
 	{"delivery", "inbox deliveries list, log lines (delivery), bounce+…@ in the Return-Path of mails", true, looked(exchange.FindDelivery, deliveriesIn)},
 	{"demand", "log lines (approval), inbox approvals list", true, looked(exchange.FindDemand, asWritten)},
@@ -163,8 +163,14 @@ func asWritten(id string) []string { return []string{id} }
 // eventOfTurn is the id of an event of a stream, and that of an artifact: a turn and a number.
 var eventOfTurn = regexp.MustCompile(`^([0-9a-f-]{36})\.[0-9]+$`)
 
+// itemOfTurn is the id of a response of OpenAI's form, of its message, or of a call: the digits of a turn and more.
+var itemOfTurn = regexp.MustCompile(`^(?:resp|msg|fc|call)_([0-9a-f]{8})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{12})(?:_[0-9a-z]+)?$`)
+
 func turnsIn(id string) []string {
 	texts := []string{id}
+	if found := itemOfTurn.FindStringSubmatch(id); found != nil {
+		texts = append(texts, strings.Join(found[1:], "-"))
+	}
 	if turn, is := strings.CutPrefix(id, "chatcmpl-"); is {
 		texts = append(texts, turn)
 	}

@@ -88,6 +88,8 @@ func (a *Adapter) Routes() []httpserver.Route {
 	rpc, chat := a.endpoints.handle("jsonrpc", a.rpc.serveRPC), a.endpoints.handle("rest", a.rest.serveChat)
 	api := []httpserver.Route{
 		{Method: post, Pattern: "/v1/chat/completions", Handler: a.endpoints.handle(surfaceOpenAI, a.openAI.serveCompletion)},
+		{Method: post, Pattern: "/v1/responses", Handler: a.endpoints.handle(surfaceOpenAI, a.openAI.serveResponse)},
+		{Method: get, Pattern: "/v1/responses/{response}", Handler: a.endpoints.handle(surfaceOpenAI, a.openAI.serveStoredResponse)},
 		{Method: get, Pattern: "/v1/models", Handler: a.endpoints.handle(surfaceOpenAI, a.openAI.serveModels)},
 		{Method: get, Pattern: "/v1/models/{model}", Handler: a.endpoints.handle(surfaceOpenAI, a.openAI.serveModel)},
 		{Method: post, Pattern: "/v1/agent/{agent}", Handler: rpc},

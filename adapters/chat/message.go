@@ -50,6 +50,7 @@ type question struct {
 	messageID string // the client's own id of the message; may be empty
 	original  []byte
 	request   string // digest of the whole request where the message does not tell a repeat; may be empty
+	response  *responseNote
 
 	// The parts of the message, the earlier messages and the files of both, if the surface has read them; nil = they are in input.
 	parts   []normalized.Part
@@ -102,6 +103,8 @@ type route struct {
 
 	Request string `json:"request,omitempty"` // digest of the whole request
 
+	Response *responseNote `json:"response,omitempty"` // of a request for a response
+
 	History []exchange.Earlier `json:"history,omitempty"` // what the client says was said before (exchange.RouteHistory)
 }
 
@@ -140,7 +143,7 @@ func (m *messages) inbound(ctx context.Context, q question) (exchange.Inbound, e
 	}
 
 	id, run := names(q, session)
-	kept, err := json.Marshal(route{Chat: true, Run: run, Session: session, Digest: digestOf(q.input), Request: q.request, History: told})
+	kept, err := json.Marshal(route{Chat: true, Run: run, Session: session, Digest: digestOf(q.input), Request: q.request, Response: q.response, History: told})
 	if err != nil {
 		return exchange.Inbound{}, err
 	}

@@ -37,6 +37,8 @@ type completion struct {
 	request CompletionRequest
 	offered map[string]string // tools that the client executes, with the names that it gave them
 
+	response *response // of a request for a response; nil for one for a completion
+
 	found    run
 	repeated bool // the client answers calls that the agent made by itself
 }
@@ -102,8 +104,12 @@ func (c *completion) ask(r *http.Request, body []byte) error {
 	}
 
 	q := question{
-		agent: c.agent, who: c.who, input: said.input, original: body, request: c.request.digest(c.agent.Name),
+		agent: c.agent, who: c.who, input: said.input, original: body, request: c.digest(),
 		parts: said.parts, earlier: said.earlier, files: said.files,
+	}
+	if c.response != nil {
+		q.response = c.response.note()
+		q.input.SessionID = routeOf(c.response.previous).Session
 	}
 	if key := strings.TrimSpace(r.Header.Get("Idempotency-Key")); key != "" {
 		q.input.RunID, q.messageID = "key:"+key, key
@@ -116,6 +122,11 @@ func (c *completion) ask(r *http.Request, body []byte) error {
 
 	if err := r.Context().Err(); err != nil {
 		return err // who left before anything was kept comes again
+	}
+	if c.response != nil {
+		if err := c.response.newest(r.Context(), c, q.request); err != nil {
+			return err
+		}
 	}
 	if c.found, err = c.api.messages.accept(r.Context(), q, ""); err != nil {
 		return err
@@ -304,6 +315,9 @@ func writeOpenAIError(w http.ResponseWriter, err error) {
 	detail := OpenAIErrorDetail{Message: known.Public, Type: "invalid_request_error", Code: string(known.Kind)}
 	if words, is := openAICodes[known.Kind]; is {
 		detail.Type, detail.Code = words.errorType, words.code
+	}
+	if known.Code != "" {
+		detail.Code = known.Code
 	}
 	if known.Field != "" {
 		detail.Param, detail.Message = &known.Field, known.Field+" "+known.Public

@@ -410,10 +410,13 @@ func fileOf(name, address string) map[string]any {
 }
 
 // digest tells a repeat of the request from another one: the same conversation, however the client wrote it.
-func (c *CompletionRequest) digest(agent string) string {
-	said, err := json.Marshal(c.Messages)
+func (c *completion) digest() string {
+	said, err := json.Marshal(c.request.Messages)
 	if err != nil {
 		panic(err) // it was read from JSON
 	}
-	return hash("chat completion", agent, string(said))
+	if c.response != nil {
+		return hash("response", c.agent.Name, c.response.asked.Previous, string(said))
+	}
+	return hash("chat completion", c.agent.Name, string(said))
 }

@@ -109,6 +109,16 @@ func Operations() []openapi.Operation {
 			Events: []openapi.Event{{Summary: "a chunk; the last event is [DONE]", Data: CompletionChunk{}}},
 			Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusInternalServerError, http.StatusGatewayTimeout},
 		},
+		{
+			Method: "POST", Path: "/v1/responses", Tag: openAI, Summary: "A response of an agent", Security: openapi.Optional,
+			Headers: []string{"Idempotency-Key"}, Request: ResponseRequest{Model: "echo", Input: json.RawMessage(`"Hello"`)}, Response: ResponseObject{}, Stream: true,
+			Error: OpenAIErrorBody{}, Events: []openapi.Event{{Summary: "an event; its name is its type", Data: ResponseEvent{}}},
+			Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusInternalServerError, http.StatusGatewayTimeout},
+		},
+		{
+			Method: "GET", Path: "/v1/responses/{response}", Tag: openAI, Summary: "One of your stored responses", Security: openapi.Optional, Response: ResponseObject{},
+			Error: OpenAIErrorBody{}, Errors: []int{http.StatusNotFound},
+		},
 		{Method: "GET", Path: "/v1/models", Tag: openAI, Summary: "The agents as models", Security: openapi.Optional, Response: ModelList{}, Error: OpenAIErrorBody{}},
 		{Method: "GET", Path: "/v1/models/{model}", Tag: openAI, Summary: "One agent as a model", Security: openapi.Optional, Response: Model{}, Error: OpenAIErrorBody{}},
 	}
