@@ -181,19 +181,18 @@ func (a *openAI) responseOf(ctx context.Context, who caller, id string) (exchang
 // storedTurn finds a turn of the caller that has a stored response.
 func (a *openAI) storedTurn(ctx context.Context, who caller, turnID string) (exchange.TurnRecord, bool, error) {
 	turn, err := a.options.Turns.Turn(ctx, turnID)
-	if fault.Is(err, fault.NotFound) {
-		return turn, false, nil
-	}
 	if err != nil {
+		if fault.Is(err, fault.NotFound) {
+			err = nil
+		}
 		return turn, false, err
 	}
 
 	kept := routeOf(turn)
 	agent, known := a.agent(turn.Agent)
-	if !kept.Chat || kept.Response == nil || kept.Response.Unlisted || !known || a.access.admit(who, agent) != nil {
-		return turn, false, nil
-	}
-	return turn, turn.Principal == a.access.sender(who, agent, "").Principal(), nil
+	stored := kept.Chat && kept.Response != nil && !kept.Response.Unlisted
+	found := stored && known && a.access.admit(who, agent) == nil && turn.Principal == a.access.sender(who, agent, "").Principal()
+	return turn, found, nil
 }
 
 // serveStoredResponse is GET /v1/responses/{response}: what is stored of it, as it is now.

@@ -16,12 +16,12 @@ func TestWhyAnAgentGaveNoAnswer(t *testing.T) {
 	turn := exchange.TurnRecord{State: exchange.StateFailed, Reason: wrong, Response: &normalized.Response{
 		Status: normalized.StatusFailed, Parts: []normalized.Part{normalized.Text("Sorry.")}, Error: &normalized.ResponseError{Code: normalized.FailedInvalidAnswer, Message: "Sorry."},
 	}}
-	for name, print := range map[string]func(*strings.Builder){
+	for name, write := range map[string]func(*strings.Builder){
 		"show":        func(out *strings.Builder) { printShown(out, operator.Shown{Turn: turn}) },
 		"agents test": func(out *strings.Builder) { printTried(out, operator.Tried{Shown: operator.Shown{Turn: turn}}) },
 	} {
 		var out strings.Builder
-		print(&out)
+		write(&out)
 		if said := out.String(); !strings.Contains(said, "Failure   agent:invalid_answer, not retryable") || !strings.Contains(said, "parts[0].kind: must be text") {
 			t.Errorf("%s: %s", name, said)
 		}
