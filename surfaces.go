@@ -22,6 +22,7 @@ import (
 	"inbox/adapters/bridge/contract"
 	"inbox/adapters/chat"
 	"inbox/adapters/tasks"
+	"inbox/agents"
 	"inbox/agents/runtime/tool/request"
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
@@ -264,6 +265,7 @@ func (m *modules) openChat() (module exchange.Module, err error) {
 	m.chat, err = chat.New(chat.Options{
 		Domain: m.config.Domain, PublicURL: m.config.PublicURL, Issued: issuedTokens{m.a2a}, Receiver: chatReceiver{m.pipeline, m.store, m.logger}, Directory: m.registry, Turns: m.store, Runs: m.pipeline,
 		Tokens: m.tokens, Guests: m.takesGuests, Secret: m.tokenKey, Opening: m.opening, Present: m.demands.Present, FileURL: m.activitypub.MediaURL,
+		Formats:  m.formats,
 		ToolKind: func(agent, name string) string { return m.now().toolKind(agent, name) }, Tools: chatTools{m.store, m.pipeline, m.blobs}, Memory: m.store, Conversations: m.store,
 		Limits: m.limits(), Origins: m.config.Chat.AllowedOrigins, WaitLimit: m.config.Chat.Wait, Logger: m.logger,
 	})
@@ -271,6 +273,13 @@ func (m *modules) openChat() (module exchange.Module, err error) {
 		return module, err
 	}
 	return m.chat.Module(), nil
+}
+
+// formats reports whether an agent can hold its answers to a kind of form; see chat.Options.Formats.
+func (m *modules) formats(agent, kind string) bool {
+	entry, known := m.registry.Lookup(agent)
+	formatting, is := entry.Agent.(agents.Formatting)
+	return known && is && formatting.Formats(kind)
 }
 
 // issuedTokens lets the holders of signed tokens into the chat as A2A does.

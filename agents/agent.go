@@ -9,6 +9,7 @@ import (
 	"iter"
 	"time"
 
+	"inbox/exchange"
 	"inbox/normalized"
 )
 
@@ -65,6 +66,9 @@ type Turn struct {
 
 	// Requires are the labels that a program must have to work on the turn, sorted; a Labelled agent sees to it.
 	Requires []string
+
+	// Format is the form that the answer has to have; nil = any. Only a Formatting agent gets one.
+	Format *exchange.Format
 
 	// Returnable says that the turn comes again by itself when it is given back with ErrNoWorker.
 	Returnable bool
@@ -165,6 +169,13 @@ type Labelled interface {
 	Limited
 	// LimitFor is Limit for turns that require the labels, sorted, beside those that require others.
 	LimitFor(requires []string) int
+}
+
+// Formatting is an Agent that can hold its answers to a form.
+type Formatting interface {
+	Agent
+	// Formats reports whether it can do so for a kind of exchange.Format.
+	Formats(kind string) bool
 }
 
 // Func makes an Agent of a function.

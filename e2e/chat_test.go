@@ -76,8 +76,8 @@ func TestOpenAIClient(t *testing.T) {
 		code   string
 	}{
 		"key": {seen.Refused.Key, "AuthenticationError", 401, "invalid_api_key"}, "model": {seen.Refused.Model, "NotFoundError", 404, "model_not_found"},
-		"failed":      {seen.Refused.Failed, "InternalServerError", 500, "agent_failed"},
-		"two answers": {seen.Refused.Two, "BadRequestError", 400, "malformed"}, "failed stream": {seen.Refused.FailedStream, "APIError", 0, "agent_failed"},
+		"failed":      {seen.Refused.Failed, "InternalServerError", 500, "model:rejected"},
+		"two answers": {seen.Refused.Two, "BadRequestError", 400, "malformed"}, "failed stream": {seen.Refused.FailedStream, "APIError", 0, "model:rejected"},
 	} {
 		if test.got.Type != test.kind || test.got.Status != test.status || test.got.Code != test.code {
 			t.Errorf("%s: %+v", what, test.got)

@@ -51,6 +51,7 @@ type question struct {
 	original  []byte
 	request   string // digest of the whole request where the message does not tell a repeat; may be empty
 	response  *responseNote
+	format    *exchange.Format
 
 	// The parts of the message, the earlier messages and the files of both, if the surface has read them; nil = they are in input.
 	parts   []normalized.Part
@@ -105,6 +106,8 @@ type route struct {
 
 	Response *responseNote `json:"response,omitempty"` // of a request for a response
 
+	Format *exchange.Format `json:"format,omitempty"` // that the answer has to have (exchange.RouteFormat)
+
 	History []exchange.Earlier `json:"history,omitempty"` // what the client says was said before (exchange.RouteHistory)
 }
 
@@ -143,7 +146,7 @@ func (m *messages) inbound(ctx context.Context, q question) (exchange.Inbound, e
 	}
 
 	id, run := names(q, session)
-	kept, err := json.Marshal(route{Chat: true, Run: run, Session: session, Digest: digestOf(q.input), Request: q.request, Response: q.response, History: told})
+	kept, err := json.Marshal(route{Chat: true, Run: run, Session: session, Digest: digestOf(q.input), Request: q.request, Response: q.response, Format: q.format, History: told})
 	if err != nil {
 		return exchange.Inbound{}, err
 	}

@@ -37,7 +37,8 @@ type completion struct {
 	request CompletionRequest
 	offered map[string]string // tools that the client executes, with the names that it gave them
 
-	response *response // of a request for a response; nil for one for a completion
+	format   *exchange.Format // that the answer has to have; nil = any
+	response *response        // of a request for a response; nil for one for a completion
 
 	found    run
 	repeated bool // the client answers calls that the agent made by itself
@@ -63,6 +64,12 @@ func (a *openAI) serveCompletion(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if err := c.request.check(); err != nil {
+		return err
+	}
+	if err := c.request.refuse(); err != nil {
+		return err
+	}
+	if c.format, err = c.formatOf(c.request.ResponseFormat, "response_format"); err != nil {
 		return err
 	}
 
@@ -105,7 +112,7 @@ func (c *completion) ask(r *http.Request, body []byte) error {
 
 	q := question{
 		agent: c.agent, who: c.who, input: said.input, original: body, request: c.digest(),
-		parts: said.parts, earlier: said.earlier, files: said.files,
+		parts: said.parts, earlier: said.earlier, files: said.files, format: c.format,
 	}
 	if c.response != nil {
 		q.response = c.response.note()

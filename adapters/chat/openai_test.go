@@ -151,7 +151,7 @@ func TestCompletionShapes(t *testing.T) {
 	token := s.Token("app")
 	for name, test := range map[string]struct{ body, want string }{
 		"OpenAI's SDK, all parts": {
-			`"temperature":0.2,"top_p":1,"max_completion_tokens":100,"max_tokens":100,"stop":["\n"],"seed":1,"logprobs":false,"response_format":{"type":"text"},"user":"u1",
+			`"temperature":0.2,"top_p":1,"max_completion_tokens":100,"max_tokens":100,"stop":null,"seed":1,"logprobs":false,"response_format":{"type":"text"},"user":"u1",
 			"metadata":{"a":"b"},"store":false,"reasoning_effort":"low","service_tier":"auto","parallel_tool_calls":true,"a_new_one":{"x":[1]},
 			"messages":[{"role":"user","content":[{"type":"text","text":"look"},{"type":"image_url","image_url":{"url":"data:image/png;base64,aGk=","detail":"low"}},
 			{"type":"input_audio","input_audio":{"data":"aGk=","format":"wav"}},{"type":"file","file":{"filename":"a.pdf","file_data":"data:application/pdf;base64,aGk="}}]}]`,

@@ -133,6 +133,10 @@ func (a *openAI) said(turn exchange.TurnRecord) string {
 			turn.Response = &response
 		}
 	}
+	if turn.Response != nil && routeOf(turn).Format != nil {
+		response := formed(*turn.Response)
+		turn.Response = &response
+	}
 	return a.renderer.linkedReply(turn)
 }
 

@@ -17,8 +17,8 @@ import (
 )
 
 // CompletionRequest is the body of POST /v1/chat/completions, as far as it means something here. Everything else that
-// clients send is the agent's own business and not read: the settings of a model (temperature, max_tokens, stop, …), what a
-// choice of tools forces, and the form of the answer.
+// clients send is the agent's own business and not read: the settings of a model (temperature, max_tokens, seed, …). Members that would change
+// what an answer consists of, and that no agent can follow, are read to be refused.
 type CompletionRequest struct {
 	Model         string              `json:"model"` // name of the agent: echo, @echo or @echo@domain
 	Messages      []CompletionInput   `json:"messages"`
@@ -26,9 +26,52 @@ type CompletionRequest struct {
 	StreamOptions CompletionStreaming `json:"stream_options,omitzero"`
 	N             *int                `json:"n,omitempty"`           // 1
 	Tools         []CompletionTool    `json:"tools,omitempty"`       // that the client executes
-	ToolChoice    json.RawMessage     `json:"tool_choice,omitempty"` // "none" = the client executes nothing
+	ToolChoice    json.RawMessage     `json:"tool_choice,omitempty"` // auto, or none = the client executes nothing
 	User          string              `json:"user,omitempty"`        // context for the agent; proves nothing
 	Metadata      map[string]string   `json:"metadata,omitempty"`    // likewise
+
+	ResponseFormat json.RawMessage `json:"response_format,omitempty"` // of type text, json_object or json_schema
+
+	LogProbs     bool                       `json:"logprobs,omitempty"`     // false
+	TopLogProbs  int                        `json:"top_logprobs,omitempty"` // 0
+	Stop         json.RawMessage            `json:"stop,omitempty"`         // nothing
+	Modalities   []string                   `json:"modalities,omitempty"`   // text
+	Audio        json.RawMessage            `json:"audio,omitempty"`        // nothing
+	LogitBias    map[string]json.RawMessage `json:"logit_bias,omitempty"`   // nothing
+	Functions    []json.RawMessage          `json:"functions,omitempty"`    // nothing: tools
+	FunctionCall json.RawMessage            `json:"function_call,omitempty"`
+	WebSearch    json.RawMessage            `json:"web_search_options,omitempty"` // nothing
+}
+
+// given reports whether a member says something: it is neither left out nor null nor empty.
+func given(member json.RawMessage) bool {
+	return !slices.Contains([]string{"", "null", `""`, "[]", "{}"}, string(member))
+}
+
+// refuse names the first member that would change the answer and that no agent here can follow.
+func (c *CompletionRequest) refuse() error {
+	choice := strings.Trim(string(c.ToolChoice), `"`)
+	for _, one := range []struct {
+		wants  bool
+		member string
+		rule   string
+	}{
+		{c.LogProbs, "logprobs", "must be false: an agent has no probabilities"},
+		{c.TopLogProbs != 0, "top_logprobs", "must be 0: an agent has no probabilities"},
+		{given(c.Stop), "stop", "must be left out: an agent ends its answer itself"},
+		{slices.ContainsFunc(c.Modalities, func(one string) bool { return one != "text" }), "modalities", "must be text"},
+		{given(c.Audio), "audio", "must be left out: an agent answers with text and files"},
+		{len(c.LogitBias) > 0, "logit_bias", "must be left out: an agent has no tokens of the client's choice"},
+		{len(c.Functions) > 0, "functions", "must be sent as tools"},
+		{given(c.FunctionCall), "function_call", "must be sent as tool_choice"},
+		{given(c.WebSearch), "web_search_options", "must be left out: the agent has tools of its own"},
+		{given(c.ToolChoice) && choice != "auto" && choice != "none", "tool_choice", "must be auto or none: the agent chooses its tools itself"},
+	} {
+		if one.wants {
+			return unsupported(one.member, one.rule)
+		}
+	}
+	return nil
 }
 
 // CompletionStreaming are the stream_options.
@@ -415,8 +458,12 @@ func (c *completion) digest() string {
 	if err != nil {
 		panic(err) // it was read from JSON
 	}
+	pieces := []string{"chat completion", c.agent.Name, string(said)}
 	if c.response != nil {
-		return hash("response", c.agent.Name, c.response.asked.Previous, string(said))
+		pieces = []string{"response", c.agent.Name, c.response.asked.Previous, string(said)}
 	}
-	return hash("chat completion", c.agent.Name, string(said))
+	if c.format != nil {
+		pieces = append(pieces, string(encode(c.format)))
+	}
+	return hash(pieces...)
 }

@@ -47,6 +47,9 @@ type Options struct {
 	ToolKind func(agent, tool string) string
 	Tools    ToolRequests // required with ToolKind
 
+	// Formats reports whether an agent can hold its answers to a kind of exchange.Format; nil = no agent can.
+	Formats func(agent, kind string) bool
+
 	// Guests reports whether an agent answers people who prove nothing; nil = no agent does.
 	Guests func(agent string) bool
 	Secret []byte // from which the sessions of guests are made, the same on all nodes; required with Guests
@@ -84,6 +87,9 @@ func (o *Options) defaults() {
 	}
 	if o.Opening == nil {
 		o.Opening = func(string) Opening { return Opening{} }
+	}
+	if o.Formats == nil {
+		o.Formats = func(string, string) bool { return false }
 	}
 	if o.ToolKind == nil {
 		o.ToolKind = func(string, string) string { return "" }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -29,6 +30,33 @@ type ResponseRequest struct {
 	ToolChoice   json.RawMessage   `json:"tool_choice,omitempty"`
 	User         string            `json:"user,omitempty"`     // context for the agent; proves nothing
 	Metadata     map[string]string `json:"metadata,omitempty"` // likewise; the response repeats it
+	Text         ResponseTextWish  `json:"text,omitzero"`
+
+	TopLogProbs  int             `json:"top_logprobs,omitempty"` // 0
+	Include      []string        `json:"include,omitempty"`      // not message.output_text.logprobs
+	Background   bool            `json:"background,omitempty"`   // false
+	Conversation json.RawMessage `json:"conversation,omitempty"` // nothing: previous_response_id
+	Prompt       json.RawMessage `json:"prompt,omitempty"`       // nothing
+}
+
+// ResponseTextWish says which form the text of the answer has to have.
+type ResponseTextWish struct {
+	Format json.RawMessage `json:"format,omitempty"` // of type text, json_object or json_schema
+}
+
+// refuse names the first member that would change the answer and that no agent here can follow.
+func (r *ResponseRequest) refuse() error {
+	switch {
+	case r.Background:
+		return unsupported("background", "must be false: cut the connection and read the response later")
+	case given(r.Conversation):
+		return unsupported("conversation", "must be left out: use previous_response_id")
+	case given(r.Prompt):
+		return unsupported("prompt", "must be left out: prompts are not kept here")
+	case slices.Contains(r.Include, "message.output_text.logprobs"):
+		return unsupported("include", "must not have message.output_text.logprobs: an agent has no probabilities")
+	}
+	return nil
 }
 
 // ResponseTool is a function that the client executes, see CompletionTool.
@@ -94,6 +122,12 @@ type response struct {
 
 // respond brings the request to the agent.
 func (c *completion) respond(r *http.Request, body []byte) (err error) {
+	if err := c.response.asked.refuse(); err != nil {
+		return err
+	}
+	if c.format, err = c.formatOf(c.response.asked.Text.Format, "text.format"); err != nil {
+		return err
+	}
 	if err := c.response.previousOf(r.Context(), c); err != nil {
 		return err
 	}
@@ -101,6 +135,9 @@ func (c *completion) respond(r *http.Request, body []byte) (err error) {
 		return err
 	}
 	if err := c.request.check(); err != nil {
+		return err
+	}
+	if err := c.request.refuse(); err != nil {
 		return err
 	}
 	if c.offered, err = c.offers(); err != nil {
@@ -273,7 +310,9 @@ type responsePart struct {
 // completion returns the request as one for a completion.
 func (p *response) completion(ctx context.Context, c *completion) (made CompletionRequest, err error) {
 	asked := &p.asked
-	made = CompletionRequest{Model: asked.Model, Stream: asked.Stream, ToolChoice: asked.ToolChoice, User: asked.User, Metadata: asked.Metadata}
+	made = CompletionRequest{
+		Model: asked.Model, Stream: asked.Stream, ToolChoice: asked.ToolChoice, User: asked.User, Metadata: asked.Metadata, TopLogProbs: asked.TopLogProbs,
+	}
 	for i, tool := range asked.Tools {
 		if tool.Type != "function" {
 			return made, unsupported(fmt.Sprintf("tools[%d].type", i), "must be function: the agent has tools of its own")

@@ -11,6 +11,8 @@ import (
 	"iter"
 	"net/http"
 	"strings"
+
+	"inbox/exchange"
 )
 
 const (
@@ -44,6 +46,9 @@ func connectAnthropic(connection Connection) (Provider, error) {
 // Reach implements Reacher.
 func (a *anthropic) Reach(ctx context.Context) error { return a.endpoint.reach(ctx) }
 
+// Formats implements Formatter: this API holds answers to schemas only.
+func (*anthropic) Formats(kind string) bool { return kind == exchange.FormatSchema }
+
 // Stream implements Provider.
 func (a *anthropic) Stream(ctx context.Context, request Request) iter.Seq2[Delta, error] {
 	return a.endpoint.stream(ctx, anthropicBody(request), &anthropicAnswer{})
@@ -58,6 +63,16 @@ type anthropicRequest struct {
 	ToolChoice  *anthropicChoice   `json:"tool_choice,omitempty"`
 	Temperature *float64           `json:"temperature,omitempty"`
 	Stream      bool               `json:"stream"`
+	Output      *anthropicOutput   `json:"output_config,omitempty"`
+}
+
+type anthropicOutput struct {
+	Format anthropicFormat `json:"format"`
+}
+
+type anthropicFormat struct {
+	Type   string          `json:"type"`
+	Schema json.RawMessage `json:"schema"`
 }
 
 type anthropicChoice struct {
@@ -108,6 +123,9 @@ func anthropicBody(request Request) anthropicRequest {
 	}
 	if body.MaxTokens == 0 {
 		body.MaxTokens = DefaultMaxTokens
+	}
+	if request.Format != nil {
+		body.Output = &anthropicOutput{anthropicFormat{request.Format.Kind, request.Format.Schema}}
 	}
 	if request.System != "" {
 		body.System = []anthropicBlock{{Type: "text", Text: request.System, CacheControl: ephemeral}}

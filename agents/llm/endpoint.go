@@ -357,6 +357,12 @@ func (r retrying) Reach(ctx context.Context) error {
 	return nil
 }
 
+// Formats implements Formatter.
+func (r retrying) Formats(kind string) bool {
+	formatter, is := r.provider.(Formatter)
+	return is && formatter.Formats(kind)
+}
+
 // Stream implements Provider.
 func (r retrying) Stream(ctx context.Context, request Request) iter.Seq2[Delta, error] {
 	return func(yield func(Delta, error) bool) {

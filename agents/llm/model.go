@@ -10,6 +10,7 @@ import (
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/value"
+	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -72,8 +73,8 @@ func (j *job) ask(ctx context.Context, transcript []envelope.Envelope, purpose s
 	conversation.files = func(result envelope.Envelope) []Block { return j.resultFiles(ctx, result) }
 	conversation.write(transcript)
 	said, err := j.stream(ctx, Request{
-		Model: options.Model, System: j.system, Messages: conversation.finish(), Tools: described(j.tools), NoTools: answer,
-		MaxTokens: options.MaxTokens, Temperature: options.Temperature, Whole: options.Whole,
+		Model: options.Model, System: j.system + formatWords(j.turn.Format), Messages: conversation.finish(), Tools: described(j.tools), NoTools: answer,
+		MaxTokens: options.MaxTokens, Temperature: options.Temperature, Whole: options.Whole, Format: j.turn.Format,
 	}, purpose, j.answer.text)
 	if err != nil {
 		return nil, err
@@ -135,6 +136,11 @@ type Reacher interface {
 	Reach(ctx context.Context) error
 }
 
+// Formatter is a Provider that can hold answers to a form: Formats reports whether it can do so for a kind of exchange.Format.
+type Formatter interface {
+	Formats(kind string) bool
+}
+
 // Request is what a model is asked.
 type Request struct {
 	Model       string
@@ -145,6 +151,8 @@ type Request struct {
 	MaxTokens   int      // of the answer; 0 = the provider's default
 	Temperature *float64 // nil = the provider's default
 	Whole       bool     // the answer comes in one document instead of a stream
+
+	Format *exchange.Format // that the answer has to have; nil = any
 }
 
 // Roles of a Message.

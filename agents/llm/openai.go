@@ -13,6 +13,8 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+
+	"inbox/exchange"
 )
 
 // openAI speaks chat completions. The prompt cache of this API works by itself, so breakpoints are not sent.
@@ -40,6 +42,11 @@ func connectOpenAI(connection Connection) (Provider, error) {
 // Reach implements Reacher.
 func (o *openAI) Reach(ctx context.Context) error { return o.endpoint.reach(ctx) }
 
+// Formats implements Formatter.
+func (*openAI) Formats(kind string) bool {
+	return kind == exchange.FormatObject || kind == exchange.FormatSchema
+}
+
 // Stream implements Provider.
 func (o *openAI) Stream(ctx context.Context, request Request) iter.Seq2[Delta, error] {
 	return o.endpoint.stream(ctx, o.body(request), &openAIAnswer{})
@@ -55,6 +62,29 @@ type openAIRequest struct {
 	Temperature         *float64        `json:"temperature,omitempty"`
 	Stream              bool            `json:"stream"`
 	StreamOptions       *openAIStream   `json:"stream_options,omitempty"`
+	ResponseFormat      *openAIFormat   `json:"response_format,omitempty"`
+}
+
+type openAIFormat struct {
+	Type   string        `json:"type"`
+	Schema *openAISchema `json:"json_schema,omitempty"`
+}
+
+type openAISchema struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Schema      json.RawMessage `json:"schema"`
+	Strict      bool            `json:"strict"`
+}
+
+func openAIFormatOf(format *exchange.Format) *openAIFormat {
+	switch {
+	case format == nil:
+		return nil
+	case format.Kind == exchange.FormatObject:
+		return &openAIFormat{Type: format.Kind}
+	}
+	return &openAIFormat{format.Kind, &openAISchema{formatName(format), format.Description, format.Schema, format.Strict}}
 }
 
 type openAIStream struct {
@@ -101,7 +131,7 @@ type openAIToolFunction struct {
 }
 
 func (o *openAI) body(request Request) openAIRequest {
-	body := openAIRequest{Model: request.Model, Temperature: request.Temperature, Stream: !request.Whole}
+	body := openAIRequest{Model: request.Model, Temperature: request.Temperature, Stream: !request.Whole, ResponseFormat: openAIFormatOf(request.Format)}
 	if body.Stream {
 		body.StreamOptions = &openAIStream{IncludeUsage: true}
 	}

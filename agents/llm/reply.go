@@ -187,6 +187,10 @@ func (j *job) finish(ctx context.Context, result map[string]any) error {
 		return unusable(errors.New(value.Text(value.Assoc(result["failure"])["message"])))
 	}
 
+	if err := j.deformed(text); err != nil && status != envelope.StatusInterrupted && status != envelope.StatusCancelled {
+		return unusable(err)
+	}
+
 	response := normalized.Response{Metadata: j.metadata(status)}
 	if text == "" || status == envelope.StatusInterrupted || status == envelope.StatusCancelled || status == envelope.StatusIncomplete {
 		response.Status, response.Error = normalized.StatusFailed, j.failure(status)

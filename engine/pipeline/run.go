@@ -441,7 +441,7 @@ func (s *runner) runAgent(
 		ID: turn.ID, Attempt: turn.Attempt, AcceptedAt: turn.AcceptedAt, Agent: agent.Profile.Name, Message: told.message, HistoryCacheBreakpointAfter: told.breakpoint,
 		NotAddressed: told.named, Requests: requests, Returnable: true, Requires: exchange.Requires(turn.Route),
 		Permits: permits(agent, told.message.Sender), Memory: s.memoryOf(turn.ID, record), Steps: record.steps.note, Answers: answers, KeepResult: record.keepResult,
-		Handover: handover,
+		Handover: handover, Format: exchange.FormatIn(turn.Route),
 	}
 	if files != nil {
 		asked.Files = files

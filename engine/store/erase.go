@@ -421,7 +421,7 @@ func withoutWords(route string) string {
 		return "{}"
 	}
 	delete(notes, exchange.RouteWords)
-	for _, words := range []string{"subject", exchange.RouteHistory, "topic"} {
+	for _, words := range []string{"subject", exchange.RouteHistory, exchange.RouteFormat, "topic"} {
 		delete(notes, words)
 	}
 	left, err := json.Marshal(notes)

@@ -365,7 +365,7 @@ func (t erasureTx) eraseNotes(ctx context.Context, turnID string) error {
 	}
 
 	notes := map[string]json.RawMessage{}
-	if json.Unmarshal([]byte(route), &notes) != nil || notes[exchange.RouteWords] == nil && notes[exchange.RouteHistory] == nil {
+	if json.Unmarshal([]byte(route), &notes) != nil || notes[exchange.RouteWords] == nil && notes[exchange.RouteHistory] == nil && notes[exchange.RouteFormat] == nil {
 		return nil //nolint:nilerr // notes that are no object hold no words
 	}
 
@@ -376,6 +376,7 @@ func (t erasureTx) eraseNotes(ctx context.Context, turnID string) error {
 	}
 	delete(notes, exchange.RouteWords)
 	delete(notes, exchange.RouteHistory)
+	delete(notes, exchange.RouteFormat)
 	left, err := json.Marshal(notes)
 	if err != nil {
 		return fmt.Errorf("encode route of turn %s: %w", turnID, err)
