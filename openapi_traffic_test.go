@@ -241,6 +241,13 @@ func (c *traffic) chats(s *inboxtest.Server) {
 	c.call("POST", "/v1/chat/completions", token, fmt.Sprintf(question, `,"stream":true,"stream_options":{"include_usage":true}`), 200)
 	c.call("POST", "/v1/chat/completions", token, fmt.Sprintf(question, `,"n":2`), 400)
 	c.call("POST", "/v1/chat/completions", token, `{"model":"asks","tools":[{"type":"function","function":{"name":"look"}}],"messages":[{"role":"user","content":"is there milk?"}]}`, 200)
+	c.call("POST", "/v1/chat/completions", token, fmt.Sprintf(question, `,"response_format":{"type":"json_object"}`), 400)
+	made := c.call("POST", "/v1/responses", token, `{"model":"echo","input":"Hello","metadata":{"ticket":"7"}}`, 200)
+	c.call("POST", "/v1/responses", token, `{"model":"echo","input":[{"role":"user","content":"And now?"}],"stream":true}`, 200)
+	c.call("POST", "/v1/responses", token, `{"model":"asks","tools":[{"type":"function","name":"look"}],"input":"is there milk?"}`, 200)
+	c.call("POST", "/v1/responses", token, `{"model":"echo","input":"x","previous_response_id":"resp_0"}`, 400)
+	c.call("GET", fmt.Sprintf("/v1/responses/%v", made["id"]), token, "", 200)
+	c.call("GET", "/v1/responses/resp_0", token, "", 404)
 }
 
 func (c *traffic) bridges(s *inboxtest.Server) {

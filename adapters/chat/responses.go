@@ -155,11 +155,11 @@ func (p *response) previousOf(ctx context.Context, c *completion) error {
 		return nil
 	}
 
-	turn, found, err := c.api.responseOf(ctx, c.who, p.asked.Previous)
+	turn, found, err := c.api.responseOf(ctx, reader{c.who, scopeSend, c.agent.Name}, p.asked.Previous)
 	if err != nil {
 		return err
 	}
-	if !found || turn.Agent != c.agent.Name {
+	if !found {
 		return fault.InField("previous_response_id", "names none of your stored responses with this model").Coded(codeNoPrevious)
 	}
 	p.previous = turn
@@ -207,16 +207,23 @@ func turnOfItem(prefix, id string) (turnID string, ok bool) {
 }
 
 // responseOf finds the turn of a stored response of the caller. A guest has none: its next request is another person.
-func (a *openAI) responseOf(ctx context.Context, who caller, id string) (exchange.TurnRecord, bool, error) {
+func (a *openAI) responseOf(ctx context.Context, by reader, id string) (exchange.TurnRecord, bool, error) {
 	turnID, is := turnOfItem(responsePrefix, id)
-	if !is || who.guest() {
+	if !is || by.who.guest() {
 		return exchange.TurnRecord{}, false, nil
 	}
-	return a.storedTurn(ctx, who, turnID)
+	return a.storedTurn(ctx, by, turnID)
+}
+
+// reader is who wants a stored response, with the scope that a signed token needs for it.
+type reader struct {
+	who   caller
+	scope string
+	agent string // of the response; empty = any
 }
 
 // storedTurn finds a turn of the caller that has a stored response.
-func (a *openAI) storedTurn(ctx context.Context, who caller, turnID string) (exchange.TurnRecord, bool, error) {
+func (a *openAI) storedTurn(ctx context.Context, by reader, turnID string) (exchange.TurnRecord, bool, error) {
 	turn, err := a.options.Turns.Turn(ctx, turnID)
 	if err != nil {
 		if fault.Is(err, fault.NotFound) {
@@ -228,7 +235,8 @@ func (a *openAI) storedTurn(ctx context.Context, who caller, turnID string) (exc
 	kept := routeOf(turn)
 	agent, known := a.agent(turn.Agent)
 	stored := kept.Chat && kept.Response != nil && !kept.Response.Unlisted
-	found := stored && known && a.access.admit(who, agent) == nil && turn.Principal == a.access.sender(who, agent, "").Principal()
+	found := stored && known && (by.agent == "" || by.agent == turn.Agent) && a.access.admitTo(by.scope, by.who, agent) == nil &&
+		turn.Principal == a.access.sender(by.who, agent, "").Principal()
 	return turn, found, nil
 }
 
@@ -240,7 +248,7 @@ func (a *openAI) serveStoredResponse(w http.ResponseWriter, r *http.Request) err
 	}
 
 	id := httpserver.Param(r, "response")
-	turn, found, err := a.responseOf(r.Context(), who, id)
+	turn, found, err := a.responseOf(r.Context(), reader{who: who, scope: scopeRead}, id)
 	if err != nil {
 		return err
 	}
@@ -383,11 +391,11 @@ func (p *response) referred(ctx context.Context, c *completion, id, field string
 
 	turnID, is := turnOfItem(messagePrefix, id)
 	if is && !c.who.guest() {
-		turn, found, err := c.api.storedTurn(ctx, c.who, turnID)
+		turn, found, err := c.api.storedTurn(ctx, reader{c.who, scopeSend, c.agent.Name}, turnID)
 		if err != nil {
 			return message, false, err
 		}
-		if found && turn.Agent == c.agent.Name {
+		if found {
 			said := c.api.said(turn)
 			return CompletionInput{Role: roleAssistant, Content: encode(said)}, said != "", nil
 		}

@@ -62,6 +62,23 @@ type rpcStatus struct {
 	Message rpcMessage `json:"message"`
 }
 
+// responseEvents describes the events of a streamed response.
+func responseEvents() (list []openapi.Event) {
+	for _, one := range [][2]string{
+		{"response.created", "the message is kept"}, {"response.in_progress", "the agent works"},
+		{"response.output_item.added", "an item of the output begins: what the agent says, or a call of a tool of the client"},
+		{"response.content_part.added", "the text of a message begins"}, {"response.output_text.delta", "more of the text"},
+		{"response.output_text.annotation.added", "a source of the text"}, {"response.output_text.done", "the whole text"},
+		{"response.content_part.done", "the text with its sources"}, {"response.function_call_arguments.delta", "the arguments of a call"},
+		{"response.function_call_arguments.done", "the arguments once more"}, {"response.output_item.done", "the whole item"},
+		{"response.completed", "the whole response"}, {"response.incomplete", "the same, of a model that reached its limit"},
+		{"response.failed", "the response with its error"}, {"error", "the server ends the stream; the run goes on"},
+	} {
+		list = append(list, openapi.Event{Name: one[0], Summary: one[1], Data: ResponseEvent{}})
+	}
+	return list
+}
+
 // completionExample is what clients of OpenAI's form send.
 func completionExample() CompletionRequest {
 	return CompletionRequest{Model: "echo", Messages: []CompletionInput{{Role: roleUser, Content: json.RawMessage(`"Hello"`)}}}
@@ -112,7 +129,7 @@ func Operations() []openapi.Operation {
 		{
 			Method: "POST", Path: "/v1/responses", Tag: openAI, Summary: "A response of an agent", Security: openapi.Optional,
 			Headers: []string{"Idempotency-Key"}, Request: ResponseRequest{Model: "echo", Input: json.RawMessage(`"Hello"`)}, Response: ResponseObject{}, Stream: true,
-			Error: OpenAIErrorBody{}, Events: []openapi.Event{{Summary: "an event; its name is its type", Data: ResponseEvent{}}},
+			Error: OpenAIErrorBody{}, Events: responseEvents(),
 			Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusInternalServerError, http.StatusGatewayTimeout},
 		},
 		{
