@@ -35,7 +35,8 @@ func TestFilesOfEarlierMessagesEndWithTheirMessage(t *testing.T) {
 				if digest, err = blobs.PutBytes(ctx, []byte(content)); err != nil {
 					t.Fatal(err)
 				}
-				route, err := json.Marshal(map[string]any{"chat": true, exchange.RouteHistory: []exchange.Earlier{
+				form := exchange.Format{Kind: exchange.FormatSchema, Description: "of my pears"}
+				route, err := json.Marshal(map[string]any{"chat": true, exchange.RouteFormat: form, exchange.RouteHistory: []exchange.Earlier{
 					{Role: normalized.RoleUser, Text: "hello"},
 					{Role: normalized.RoleUser, Parts: []normalized.Part{normalized.Text("look"), {
 						Kind: normalized.PartFile, MIME: "image/png", Name: "pear.png", Size: int64(len(content)), BytesRef: normalized.Stored(digest),
@@ -107,6 +108,9 @@ func TestFilesOfEarlierMessagesEndWithTheirMessage(t *testing.T) {
 			sweep(deleted, old)
 			if left := history(withdrawn); len(left) > 0 {
 				t.Errorf("a withdrawn message has the history %+v", left)
+			}
+			if read, err := s.Turn(ctx, withdrawn.ID); err != nil || exchange.FormatIn(expired.Route) == nil || exchange.FormatIn(read.Route) != nil {
+				t.Errorf("a withdrawn message has the route %s, %v", read.Route, err)
 			}
 
 			searched, err := blobs.PutBytes(ctx, []byte("a picture that another server showed"))
