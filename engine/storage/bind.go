@@ -74,7 +74,8 @@ func bindFiles(ctx context.Context, options Options, opened *store.Store, files 
 			return nil
 		case found && there == known, !found && there == "", claimed && there == "" && time.Now().After(patience):
 			// there is nothing yet, or what a node left that died
-		case claimed && there == "":
+		case claimed && !time.Now().After(patience):
+			// a node is naming the place: the id that is there is none yet, or that of the node from which it took over
 			select {
 			case <-time.After(100 * time.Millisecond):
 				continue
