@@ -114,19 +114,23 @@ func withoutMailboxLines(mail []byte) []byte {
 	}
 }
 
-// namesFrom reports whether a line above the first empty one is a From field.
+// namesFrom reports whether a line above the first empty one is a From field to any software. It looks at all lines, because other software may read
+// any number of them as the header, and passes over blanks of all scripts and controls around the name, as functions that trim a text do.
 func namesFrom(text []byte) bool {
-	text = text[:min(len(text), maxHeaderBytes)]
 	for line := range bytes.Lines(text) {
-		if len(bytes.TrimRight(line, "\r\n")) == 0 {
+		name, _, colon := bytes.Cut(line, []byte(":"))
+		switch {
+		case len(bytes.TrimRight(line, "\r\n")) == 0:
 			return false
-		}
-		if one, err := parseField(line); err == nil && one.Is("From") {
+		case colon && line[0] != ' ' && line[0] != '\t' && bytes.EqualFold(bytes.TrimFunc(name, notInName), []byte("From")):
 			return true
 		}
 	}
 	return false
 }
+
+// notInName is true for what no name of a field has; each byte that is not UTF-8 counts as a letter outside of ASCII.
+func notInName(r rune) bool { return r <= ' ' || r >= 0x7f }
 
 // cutField returns the first line with its continuation lines (RFC 5322, section 2.2.3).
 func cutField(text []byte) []byte {

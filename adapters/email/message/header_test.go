@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestMend(t *testing.T) {
@@ -17,6 +18,10 @@ func TestMend(t *testing.T) {
 		"From \t : a@b.test\r\n\r\nbody":                                    "From \t : a@b.test\r\n\r\nbody",
 		"Subject: x\r\nX Y: z\r\nTo: c@d.test\r\n\r\nFrom: e@f.test\r\n":    "Subject: x\r\n\r\nX Y: z\r\nTo: c@d.test\r\n\r\nFrom: e@f.test\r\n",
 		"Subject: x\r\nX Y: z\r\nTo: c@d.test\r\nfrom\t: e@f.test\r\n\r\nx": "",
+		"Subject: x\r\nX Y: z\r\nFrom\u00a0: e@f.test\r\n\r\nx":             "",
+		"Subject: x\r\nX Y: z\r\nFrom\xa0: e@f.test\r\n\r\nx":               "",
+		"Subject: x\r\n\vfrom\f: e@f.test\r\n\r\nx":                         "",
+		"Subject: x\r\nX Y: z\r\n From: e@f.test\r\n\r\nx":                  "Subject: x\r\n\r\nX Y: z\r\n From: e@f.test\r\n\r\nx",
 		"Subject: x\r\nno field":                                            "Subject: x\r\n\r\nno field",
 		"From x\r\nSubject: x\r\n: value\r\n\r\nx":                          "Subject: x\r\n\r\n: value\r\n\r\nx",
 		"From x": "",
@@ -30,6 +35,20 @@ func TestMend(t *testing.T) {
 		}
 		if string(got) != want || (want == "") != errors.Is(err, ErrDamaged) {
 			t.Errorf("%q gives %q, %v; want %q", mail, got, err, want)
+		}
+	}
+}
+
+// TestNoFromHidesFarBelowDamage: a program that skips damaged lines reads past any bound of ours.
+func TestNoFromHidesFarBelowDamage(t *testing.T) {
+	for _, filler := range []string{"no field\r\n", "X-Y: z\r\n", "x\r\n"} {
+		mail := "From: a@b.test\r\ndamaged\r\n" + strings.Repeat(filler, 10<<20/len(filler)) + "FROM : e@f.test\r\n\r\nbody\r\n"
+		begun := time.Now()
+		if _, err := Mend([]byte(mail)); !errors.Is(err, ErrDamaged) {
+			t.Errorf("a From below 10 MB of %q: %v", filler, err)
+		}
+		if took := time.Since(begun); took > 5*time.Second { // an error for each line: more than that
+			t.Errorf("%q takes %s", filler, took)
 		}
 	}
 }
