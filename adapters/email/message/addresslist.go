@@ -324,14 +324,64 @@ func readingAt(text string, at int) (box Mailbox, ok bool) {
 
 	apart := len(before) < at || len(after) < len(text)-at-1
 	switch {
-	case domain == "" && after != "" && strings.IndexByte(",;>@", after[0]) < 0, local == "" && before != "" && strings.IndexByte(`"<\`, before[len(before)-1]) >= 0:
-		return Mailbox{}, false // a literal, a quoted local part, a route
+	case domain == "" && after != "" && strings.IndexByte(",;>@", after[0]) < 0, local == "" && before != "" && strings.IndexByte(`"<)\`, before[len(before)-1]) >= 0:
+		return Mailbox{}, false // a literal, a quoted local part, a comment beside the @, a route
+	case goesOn(strings.TrimSuffix(before, local), local, domain, after[len(domain):]):
+		return Mailbox{}, false
 	case local == "", domain == "", apart && !strings.Contains(domain, ".") && leadsToAngle(after):
 		return Mailbox{}, true
 	}
 
 	box, err := ParseMailbox(local + "@" + domain)
 	return box, err == nil
+}
+
+// goesOn reports whether a dot next to blanks or comments joins more words to a local part or a domain (RFC 5322, section 4.4): "a. ceo@x.test" is
+// the mailbox of a.ceo to some programs.
+func goesOn(before, local, domain, after string) bool {
+	before, after = withoutLastComments(before), withoutFirstComments(after)
+	wordBefore := before != "" && strings.IndexByte("<>,;:", before[len(before)-1]) < 0
+	wordAfter := after != "" && strings.IndexByte("<>,;:", after[0]) < 0
+	return strings.HasSuffix(before, ".") || wordBefore && strings.HasPrefix(local, ".") || strings.HasPrefix(after, ".") || wordAfter && strings.HasSuffix(domain, ".")
+}
+
+// withoutLastComments cuts comments and blanks at the end. A parenthesis that opens nowhere stays.
+func withoutLastComments(text string) string {
+	for {
+		text = strings.TrimRight(text, blanks)
+		if !strings.HasSuffix(text, ")") {
+			return text
+		}
+		depth, at := 0, len(text)-1
+		for ; at >= 0; at-- {
+			if text[at] == ')' {
+				depth++
+			} else if text[at] == '(' {
+				if depth--; depth == 0 {
+					break
+				}
+			}
+		}
+		if at < 0 {
+			return text
+		}
+		text = text[:at]
+	}
+}
+
+// withoutFirstComments cuts comments and blanks at the start. A parenthesis that is not closed stays.
+func withoutFirstComments(text string) string {
+	for {
+		text = strings.TrimLeft(text, blanks)
+		if !strings.HasPrefix(text, "(") {
+			return text
+		}
+		end := closingParenthesis(text, 0)
+		if end == 0 {
+			return text
+		}
+		text = text[end+1:]
+	}
 }
 
 // leadsToAngle reports whether only words stand before the next mailbox in angle brackets, so that none of them is an address.
