@@ -108,3 +108,18 @@ func TestAliasesAndTheCatchAll(t *testing.T) {
 		}
 	}
 }
+
+// TestMailFromAnAliasIsNotAnswered: the mailbox in front would forward the answer to the agent.
+func TestMailFromAnAliasIsNotAnswered(t *testing.T) {
+	s := start(t, func(o *Options) {
+		o.AliasOf = func(address string) string { return map[string]string{"support@sender.test": "echo"}[address] }
+	})
+	w := s.greet()
+	for i, from := range []string{"support@sender.test", "Support+7@sender.test", "ann@sender.test"} {
+		w.send(from, []string{"echo@inbox.test"}, emailtest.Signed(t, emailtest.Letter("x", "From: "+from, fmt.Sprintf("Message-ID: <a%d@sender.test>", i))), "250")
+		in := s.engine.All()[i]
+		if reason := in.NoReply; strings.Contains(reason, "alias") != (i < 2) || in.Doubted {
+			t.Errorf("%s: not answered because %q, doubted %t", from, reason, in.Doubted)
+		}
+	}
+}

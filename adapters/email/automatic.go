@@ -211,6 +211,10 @@ func (i *inbox) ownMail(mail *arrival) string {
 		return "sent from our own domain"
 	}
 
+	if i.aliasOf(mail.sender.from) != "" { // the mailbox in front would forward the answer to its agent
+		return "sent from an alias of an agent"
+	}
+
 	if id := message.ID(mail.fields); id != "" && strings.EqualFold(id[strings.LastIndexByte(id, '@')+1:], i.domain) {
 		return "the Message-ID is ours"
 	}
