@@ -258,7 +258,7 @@ func subjectMark(fields message.Header) (mark, bool) {
 		rest, begins := cutAnyPrefix(subject, one.starts)
 		switch rest = strings.TrimLeft(rest, " "); {
 		case !begins:
-		case rest == "", strings.IndexByte(":([-", rest[0]) >= 0, slices.ContainsFunc(one.words, func(word string) bool { return strings.Contains(rest, word) }):
+		case rest == "", strings.IndexByte(":([-", rest[0]) >= 0, strings.HasPrefix(rest, "："), slices.ContainsFunc(one.words, func(word string) bool { return strings.Contains(rest, word) }):
 			return strong, true
 		default:
 			return mark{reason: weakSubject, weak: true}, true
@@ -281,19 +281,21 @@ func cutAnyPrefix(text string, prefixes []string) (string, bool) {
 }
 
 var automaticSubjects = []string{
-	"automatic reply:", "automatic response:", "auto reply:", "auto-reply:", "autoreply:", "autoresponse:", "automatische antwort", "abwesenheitsnotiz", "abwesend:",
-	"automatische abwesenheit", "réponse automatique", "respuesta automática", "respuesta automatica", "risposta automatica", "resposta automática",
-	"resposta automatica", "automatisch antwoord", "afwezigheidsbericht", "odpowiedź automatyczna", "automatyczna odpowiedź", "automatiskt svar", "automatisk svar",
-	"autosvar", "automaattinen vastaus", "автоматический ответ", "自動応答", "自动答复", "自动回复", "undeliverable:", "undelivered mail returned",
-	"unzustellbar:", "non remis :", "non remis:", "no se puede entregar:", "onbestelbaar:", "non recapitabile:",
+	"automatic reply:", "automatic response:", "auto reply:", "auto-reply:", "autoreply:", "autoresponse:", "abwesend:", "undeliverable:",
+	"undelivered mail returned", "unzustellbar:", "non remis :", "non remis:", "no se puede entregar:", "onbestelbaar:", "non recapitabile:",
 }
 
-// doubtfulSubjects are how subjects of programs begin, and people's as well. Programs write nothing more, or go on with one of the words.
+// doubtfulSubjects are how subjects of programs begin, and people's as well: "Automatische Antwort einrichten". Programs write nothing more, or go on with one of the words.
 var doubtfulSubjects = []struct{ starts, words []string }{
 	{
 		[]string{"out of office", "out of the office", "out-of-office", "absence du bureau", "fuera de la oficina", "fuori sede", "fuori ufficio", "fora do escritório", "niet aanwezig"},
 		[]string{"reply", "automatic", "response", "message", "notification", "until", "through", "today", "back on", "re:", "fino al", "jusqu", "hasta", "tot "},
 	},
+	{[]string{
+		"automatische antwort", "abwesenheitsnotiz", "automatische abwesenheit", "réponse automatique", "respuesta automática", "respuesta automatica",
+		"risposta automatica", "resposta automática", "resposta automatica", "automatisch antwoord", "afwezigheidsbericht", "odpowiedź automatyczna",
+		"automatyczna odpowiedź", "automatiskt svar", "automatisk svar", "autosvar", "automaattinen vastaus", "автоматический ответ", "自動応答", "自动答复", "自动回复",
+	}, nil},
 	{[]string{
 		"delivery status notification", "delivery failure notification", "mail delivery failed", "mail delivery failure", "mail could not be delivered", "failure notice",
 		"undelivered mail", "returned mail - error during delivery",

@@ -197,3 +197,37 @@ func FuzzReadChain(f *testing.F) {
 		}
 	})
 }
+
+// TestSubjectsOfPrograms: the same words begin subjects of people who write about automatic answers.
+func TestSubjectsOfPrograms(t *testing.T) {
+	for subject, want := range map[string]string{
+		"Automatische Antwort: Lampe":             "strong",
+		"Automatische Antwort":                    "strong",
+		"Réponse automatique\u00a0: lampe":        "strong",
+		"Abwesenheitsnotiz (Re: Lampe)":           "strong",
+		"自動応答: ランプ":                               "strong",
+		"自动答复：灯":                                  "strong",
+		"Automatic reply: lamp":                   "strong",
+		"Undelivered Mail Returned to Sender":     "strong",
+		"Automatische Antwort einrichten":         "weak",
+		"Abwesenheitsnotiz für Outlook schreiben": "weak",
+		"Réponse automatique sous Outlook ?":      "weak",
+		"Respuesta automática de mi cuenta":       "weak",
+		"自動応答の設定について":                             "weak",
+		"Автоматический ответ не работает":        "weak",
+		"Re: Automatische Antwort: Lampe":         "",
+		"Lampe":                                   "",
+	} {
+		fields, _, err := message.Split([]byte("Subject: " + subject + "\r\n\r\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if one, is := subjectMark(fields); is {
+			got = map[bool]string{true: "weak", false: "strong"}[one.weak]
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", subject, got, want)
+		}
+	}
+}
