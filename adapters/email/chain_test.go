@@ -53,3 +53,42 @@ func TestChainsOfReplies(t *testing.T) {
 		t.Error("another subject is in the same chain")
 	}
 }
+
+// TestUnprovenMailsUseUpNoChainOfProvenSenders: whoever states an address of a domain, or knows the ID of an answer, could otherwise silence the people
+// who prove who they are.
+func TestUnprovenMailsUseUpNoChainOfProvenSenders(t *testing.T) {
+	s := start(t, nil)
+	w := s.greet()
+	const answered = "01936f2a-0000-7000-8000-000000000000@inbox.test"
+	count := 0
+	chain := func(proven bool, lines ...string) string {
+		count++
+		from := fmt.Sprintf("case-%d@plain.test", count)
+		mail := emailtest.Letter(fmt.Sprint("words ", count), append(lines, "From: "+from, fmt.Sprintf("Message-ID: <u%d@plain.test>", count))...)
+		if proven {
+			from = fmt.Sprintf("case-%d@sender.test", count)
+			mail = emailtest.Signed(t, strings.ReplaceAll(mail, "@plain.test", "@sender.test"))
+		}
+		w.send(from, []string{"echo@inbox.test"}, mail, "250")
+		in := s.engine.All()[count-1]
+		if in.Message.Sender.Verified != proven {
+			t.Fatalf("mail %d: proven %t", count, in.Message.Sender.Verified)
+		}
+		return in.Chain
+	}
+
+	if got := chain(true, "Subject: A question"); got != "" {
+		t.Errorf("a first mail has the chain %q", got)
+	}
+	s.engine.mu.Lock()
+	s.engine.replies[answered] = 0
+	s.engine.mu.Unlock()
+	proven := chain(true, "In-Reply-To: <"+answered+">")
+	unproven := chain(false, "In-Reply-To: <"+answered+">")
+	if proven == "" || unproven == "" || unproven == proven {
+		t.Errorf("both answer the same mail: the proven one has the chain %q, the other one %q", proven, unproven)
+	}
+	if again := chain(false, "In-Reply-To: <"+answered+">"); again != unproven {
+		t.Errorf("the next unproven one has the chain %q; want %q", again, unproven)
+	}
+}

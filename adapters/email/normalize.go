@@ -54,6 +54,7 @@ func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Conten
 		return exchange.Inbound{}, err
 	}
 
+	thread.chain = countedChain(mail, thread.chain)
 	if thread.answers != "" {
 		answered = thread.answers
 	}

@@ -148,6 +148,19 @@ func (i *inbox) chain(ctx context.Context, mail *arrival, to recipient, ids []st
 	return "subject " + hex.EncodeToString(sum[:16]), false, nil
 }
 
+// unprovenChain begins the chains of mails that nothing proves.
+const unprovenChain = "unproven "
+
+// countedChain returns the chain by which a mail is counted. Anyone can state an address, so unproven mails use up a limit of their own and not that
+// of proven senders.
+func countedChain(mail *arrival, chain string) string {
+	chain = strings.TrimPrefix(chain, unprovenChain)
+	if chain == "" || mail.sender.verified() {
+		return chain
+	}
+	return unprovenChain + chain
+}
+
 // namesTag reports whether the author wrote to the address with the thread tag. The envelope alone says that only if it is the author's.
 func (i *inbox) namesTag(mail *arrival, to recipient) bool {
 	if !mail.sender.verified() || mail.sender.addressing.direct {
