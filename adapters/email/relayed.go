@@ -52,13 +52,14 @@ func plainRelayed(local string) string {
 }
 
 // rememberRelayed keeps the id under which a relay sent a mail on. It is written before the delivery counts as done: a process that dies between
-// sends the mail again and learns the id of that one.
+// sends the mail again and learns the id of that one. The first mail keeps an id: a server that repeats one it has seen would take the answers away
+// from their conversation.
 func (o *outbox) rememberRelayed(ctx context.Context, delivery exchange.Delivery, result outbound.Outcome) {
 	local := relayedID(result.Text)
 	if own, _ := ReplyIDOf(delivery.NativeID); local == "" || own == "" || local == own {
 		return
 	}
-	if err := o.options.State.Put(ctx, relayedNamespace, local, []byte(delivery.NativeID), o.now().Add(relayedLife)); err != nil {
+	if _, _, err := o.options.State.PutIfAbsent(ctx, relayedNamespace, local, []byte(delivery.NativeID), o.now().Add(relayedLife)); err != nil {
 		o.log.WarnContext(ctx, "the id that a relay gave to a mail could not be stored; answers to it may begin a new conversation", "reply", delivery.Reply.ID, "error", err)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"github.com/emersion/go-smtp"
 
 	"inbox/adapters/email/emailtest"
+	"inbox/adapters/email/outbound"
+	"inbox/exchange"
 	"inbox/normalized"
 )
 
@@ -71,5 +73,17 @@ func TestAnswersToRelayedMailsFindTheirConversation(t *testing.T) {
 	}
 	if got := send("ann@sender.test", "Message-ID: <other@sender.test>", "In-Reply-To: <"+relay[1:]+"@email.amazonses.com>"); got.ThreadID == first.Message.ThreadID {
 		t.Error("another id joins the conversation")
+	}
+}
+
+// TestIDsOfRelaysStayWithTheirMail: any server that gets a mail may state the id of another one in its answer.
+func TestIDsOfRelaysStayWithTheirMail(t *testing.T) {
+	s := start(t, func(o *Options) { o.Mode, o.Smarthost = ModeSmarthost, "smtp://127.0.0.1:1" })
+	for _, id := range []string{"first@inbox.test", "second@inbox.test"} {
+		s.adapter.outbox.rememberRelayed(t.Context(), exchange.Delivery{NativeID: id}, outbound.Outcome{Text: "Ok <12345678.abc@relay.test>"})
+	}
+	own, err := s.adapter.inbox.relayed(t.Context(), []string{"12345678.abc@relay.test"})
+	if err != nil || len(own) != 1 || own[0] != "first@inbox.test" {
+		t.Errorf("the id names %q, %v; want the first mail", own, err)
 	}
 }
