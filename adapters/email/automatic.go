@@ -282,7 +282,7 @@ func cutAnyPrefix(text string, prefixes []string) (string, bool) {
 
 var automaticSubjects = []string{
 	"automatic reply:", "automatic response:", "auto reply:", "auto-reply:", "autoreply:", "autoresponse:", "abwesend:", "undeliverable:",
-	"undelivered mail returned", "unzustellbar:", "non remis :", "non remis:", "no se puede entregar:", "onbestelbaar:", "non recapitabile:",
+	"undelivered mail returned to sender", "unzustellbar:", "non remis :", "non remis:", "no se puede entregar:", "onbestelbaar:", "non recapitabile:",
 }
 
 // doubtfulSubjects are how subjects of programs begin, and people's as well: "Automatische Antwort einrichten". Programs write nothing more, or go on with one of the words.

@@ -209,6 +209,7 @@ func TestSubjectsOfPrograms(t *testing.T) {
 		"自动答复：灯":                                  "strong",
 		"Automatic reply: lamp":                   "strong",
 		"Undelivered Mail Returned to Sender":     "strong",
+		"Undelivered mail returned to me, why?":   "weak",
 		"Automatische Antwort einrichten":         "weak",
 		"Abwesenheitsnotiz für Outlook schreiben": "weak",
 		"Réponse automatique sous Outlook ?":      "weak",
