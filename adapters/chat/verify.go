@@ -204,6 +204,9 @@ func (a *access) readBody(r *http.Request, who caller) ([]byte, error) {
 // maxGuestBytes bounds the request of a caller who proves nothing.
 const maxGuestBytes = 256 << 10
 
+// maxBodyValues bounds the members and items of a request: 8 MiB of empty objects would take half a gigabyte to decode.
+const maxBodyValues = 100_000
+
 func (a *access) readBodyUpTo(r *http.Request, who caller, limit int64) ([]byte, error) {
 	switch {
 	case who.token != nil:
@@ -230,7 +233,7 @@ func (a *access) readBodyUpTo(r *http.Request, who caller, limit int64) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	return body, httpserver.RefuseDuplicates(body)
+	return body, httpserver.RefuseCostly(body, maxBodyValues)
 }
 
 func tooLarge(limit int64) error {

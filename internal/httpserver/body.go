@@ -253,13 +253,26 @@ func Proven(r *http.Request) {
 }
 
 // RefuseDuplicates returns a Malformed fault if an object of a JSON body has a member twice: readers differ in which one counts (RFC 8259,
-// section 4), so that one could check what another does not act on. Names of the outermost object are the same in any case.
-func RefuseDuplicates(body []byte) error {
-	name, found := uniquejson.Duplicate(body, uniquejson.Names{Folded: 1})
-	if !found {
+// section 4), so that one could check what another does not act on. Names of the outermost object are the same in any case. A body that
+// nests too deeply to be looked at is refused as well.
+func RefuseDuplicates(body []byte) error { return RefuseCostly(body, 0) }
+
+// RefuseCostly is RefuseDuplicates for a body of at most so many values; 0 = any number. What a decoder makes of a value can take a hundred
+// times its bytes.
+func RefuseCostly(body []byte, values int) error {
+	name, found, over := uniquejson.Examine(body, uniquejson.Names{Folded: 1}, uniquejson.Limits{Depth: maxBodyDepth, Values: values})
+	switch {
+	case over == uniquejson.TooDeep:
+		return fault.Newf(fault.Malformed, "the body %s: at most %d levels are read", over, maxBodyDepth)
+	case over != "":
+		return fault.Newf(fault.Malformed, "the body %s: at most %d are read", over, values)
+	case !found:
 		return nil
 	}
 	return fault.Newf(fault.Malformed, "%q names a member that its object has already; send it once", clip.Bytes(name, maxShownName))
 }
 
-const maxShownName = 100 // bytes of a name in an error
+const (
+	maxShownName = 100 // bytes of a name in an error
+	maxBodyDepth = 500 // of objects and lists; decoders of requests take less
+)

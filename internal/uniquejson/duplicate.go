@@ -19,16 +19,41 @@ type Names struct {
 // Duplicate returns the name of a member that one object of the document has twice (RFC 8259, section 4). It does not check the syntax: of
 // what is not JSON it finds none, and the decoder says so. The caller bounds size and depth before.
 func Duplicate(document []byte, names Names) (name string, found bool) {
-	scan := &scanner{in: document, names: names}
+	name, found, _ = Examine(document, names, Limits{})
+	return name, found
+}
+
+// Limits bound a document.
+type Limits struct {
+	Depth  int // containers inside each other; 0 = 1000, because the scan recurs
+	Values int // all together; 0 = any number
+}
+
+// What a document is that is over a limit.
+const (
+	TooDeep = "nests too deeply"
+	TooMany = "has too many values"
+)
+
+// Examine is Duplicate for a document that is not bounded yet: it also returns which limit the document is over, TooDeep or TooMany. What is
+// behind that place was not looked at, so the caller refuses the document.
+func Examine(document []byte, names Names, limits Limits) (name string, found bool, over string) {
+	if limits.Depth == 0 {
+		limits.Depth = maxNested
+	}
+	scan := &scanner{in: document, names: names, limits: limits}
 	scan.value(0, false)
-	return string(scan.duplicate), scan.duplicate != nil
+	return string(scan.duplicate), scan.duplicate != nil, scan.over
 }
 
 type scanner struct {
 	in        []byte
 	at        int
 	names     Names
+	limits    Limits
+	values    int
 	duplicate []byte
+	over      string // which limit
 }
 
 // maxNested bounds the recursion where a caller did not.
@@ -37,7 +62,15 @@ const maxNested = 1000
 // value passes one value and reports whether to go on.
 func (s *scanner) value(depth int, free bool) bool {
 	s.space()
-	if s.at >= len(s.in) || depth > maxNested {
+	if s.at >= len(s.in) {
+		return false
+	}
+	if s.values++; s.limits.Values > 0 && s.values > s.limits.Values {
+		s.over = TooMany
+		return false
+	}
+	if depth > s.limits.Depth {
+		s.over = TooDeep
 		return false
 	}
 

@@ -42,6 +42,31 @@ func TestDuplicate(t *testing.T) {
 	}
 }
 
+// A document over a limit says so: a name that is twice behind the place where the scan ends would pass.
+func TestExamineSaysWhereItEnds(t *testing.T) {
+	deep := func(levels int) string {
+		return `{"x":` + strings.Repeat("[", levels) + strings.Repeat("]", levels) + `,"a":1,"a":2}`
+	}
+	for name, c := range map[string]struct {
+		document string
+		limits   uniquejson.Limits
+		found    bool
+		over     string
+	}{
+		"at the limit":         {deep(10), uniquejson.Limits{Depth: 10}, true, ""},
+		"deeper":               {deep(11), uniquejson.Limits{Depth: 10}, false, uniquejson.TooDeep},
+		"without a limit":      {deep(2000), uniquejson.Limits{}, false, uniquejson.TooDeep},
+		"as many values":       {`[1,2,{"a":1,"a":2}]`, uniquejson.Limits{Values: 5}, true, ""},
+		"more values":          {`[1,2,3,4,{"a":1,"a":2}]`, uniquejson.Limits{Values: 5}, false, uniquejson.TooMany},
+		"any number of them":   {`[` + strings.Repeat("1,", 9999) + `{"a":1,"a":2}]`, uniquejson.Limits{}, true, ""},
+		"no JSON, but scanned": {`{"a":`, uniquejson.Limits{Depth: 10, Values: 5}, false, ""},
+	} {
+		if _, found, over := uniquejson.Examine([]byte(c.document), asRequest, c.limits); found != c.found || over != c.over {
+			t.Errorf("%s: %v %q", name, found, over)
+		}
+	}
+}
+
 // A request costs no allocation.
 func TestDuplicateAllocatesNothing(t *testing.T) {
 	request := []byte(`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"` +
