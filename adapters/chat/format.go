@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -52,6 +53,9 @@ func (c *completion) formatOf(wish json.RawMessage, field string) (*exchange.For
 		}
 		if len(schema.Schema)+len(schema.Description)+len(schema.Name) > exchange.MaxFormat {
 			return nil, &fault.Fault{Kind: fault.TooLarge, Field: field, Public: fmt.Sprintf("has over %d KiB, which is the limit", exchange.MaxFormat>>10)}
+		}
+		if _, err := value.Decode(schema.Schema, value.Limits{Bytes: exchange.MaxFormat}); err != nil { // as the answer is checked
+			return nil, fault.InField(field, "has a schema that nests too deeply")
 		}
 		format.Name, format.Description, format.Schema, format.Strict = schema.Name, schema.Description, schema.Schema, schema.Strict
 	default:

@@ -58,6 +58,21 @@ func TestFormsOfAnswers(t *testing.T) {
 	}
 }
 
+// TestSchemaThatCannotBeChecked: it is refused before the model is asked.
+func TestSchemaThatCannotBeChecked(t *testing.T) {
+	t.Parallel()
+	s := newChatServer(t)
+	agent := former{make(chan *exchange.Format, 1)}
+	if err := s.Register(exchange.AgentProfile{Name: "former", DisplayName: "former"}, agent, agents.Settings{Unverified: agents.UnverifiedAnswer}); err != nil {
+		t.Fatal(err)
+	}
+	deep := strings.Repeat(`{"items":`, 100) + `{}` + strings.Repeat(`}`, 100)
+	got := s.post("/v1/responses", s.Token("app"), `{"model":"former","input":"x","text":{"format":{"type":"json_schema","name":"a","schema":`+deep+`}}}`)
+	if got.status != http.StatusBadRequest || !strings.Contains(got.body, `"param":"text.format"`) || len(agent.asked) > 0 {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+}
+
 // TestUnsupportedParameters: what would change the answer, and no agent can follow, is refused by its name.
 func TestUnsupportedParameters(t *testing.T) {
 	t.Parallel()

@@ -330,7 +330,12 @@ func (s *conversation) read(ctx context.Context, content json.RawMessage, at int
 		return nil, inMessage(at, fault.Malformed, "must be a text or a list of parts")
 	}
 
-	files := 0
+	files, texts := 0, []string(nil) // texts since the last file; joined once, because a content may have very many
+	speak := func() {
+		if texts != nil {
+			parts, texts = append(parts, normalized.Text(strings.Join(texts, "\n"))), nil
+		}
+	}
 	for i := range pieces {
 		field := fmt.Sprintf("messages[%d].content[%d]", at, i)
 		said, file, err := pieces[i].read(field)
@@ -341,11 +346,7 @@ func (s *conversation) read(ctx context.Context, content json.RawMessage, at int
 			if s.texts += len(said); s.texts > maxToldBytes {
 				return nil, tooMuchText()
 			}
-			if last := len(parts) - 1; last >= 0 && parts[last].Kind == normalized.PartText {
-				parts[last].Content += "\n" + said
-			} else {
-				parts = append(parts, normalized.Text(said))
-			}
+			texts = append(texts, said)
 			continue
 		}
 
@@ -361,8 +362,10 @@ func (s *conversation) read(ctx context.Context, content json.RawMessage, at int
 			rule := strings.TrimSpace(strings.TrimPrefix(wrong.Field, "parts[0].bytes_ref.") + " " + wrong.Public)
 			return nil, &fault.Fault{Kind: wrong.Kind, Field: field, Public: "has a file that cannot be read: " + rule, Cause: err}
 		}
+		speak()
 		parts = append(parts, part)
 	}
+	speak()
 
 	said := normalized.Message{Parts: parts}
 	said.Clean()
