@@ -130,14 +130,17 @@ func (c *completion) ask(r *http.Request, body []byte) error {
 	if err := r.Context().Err(); err != nil {
 		return err // who left before anything was kept comes again
 	}
-	if c.response != nil {
-		if err := c.response.newest(r.Context(), c, q.request); err != nil {
-			return err
-		}
+	if c.response != nil && c.response.previous.ID != "" {
+		return c.goOnFrom(r.Context(), q)
 	}
 	if c.found, err = c.api.messages.accept(r.Context(), q, ""); err != nil {
 		return err
 	}
+	return c.sameRequest(q)
+}
+
+// sameRequest refuses the run of another request.
+func (c *completion) sameRequest(q question) error {
 	if c.found.route.Request != q.request {
 		return fault.New(fault.Conflict, "The Idempotency-Key was used for a request with other messages. Send this one with a key of its own.")
 	}

@@ -118,6 +118,8 @@ type response struct {
 	asked    ResponseRequest
 	origins  []int               // of each message the item of input that it comes from; instructions have -1
 	previous exchange.TurnRecord // of the conversation that it continues; zero = none
+	referred map[string]string   // words of turns that items refer to
+	words    int                 // bytes of the words that items refer to
 }
 
 // respond brings the request to the agent.
@@ -373,7 +375,7 @@ func (p *response) message(ctx context.Context, c *completion, item *responseIte
 		message.Role, message.ToolCallID = roleTool, item.CallID
 		message.Content, err = contentOf(item.Output, field+".output")
 	case "item_reference":
-		return p.referred(ctx, c, item.ID, field)
+		return p.refer(ctx, c, item.ID, field)
 	case "reasoning": // of a model; no agent reads it
 		return message, false, nil
 	default:
@@ -382,23 +384,33 @@ func (p *response) message(ctx context.Context, c *completion, item *responseIte
 	return message, true, err
 }
 
-// referred returns what an item_reference names: the words of a stored response of the caller with this agent. Calls need no words: their
-// results name them.
-func (p *response) referred(ctx context.Context, c *completion, id, field string) (message CompletionInput, some bool, err error) {
+// refer returns what an item_reference names: the words of a stored response of the caller with this agent. Calls need no words: their
+// results name them. A reference is short and its words may be long, so they are counted before they are copied.
+func (p *response) refer(ctx context.Context, c *completion, id, field string) (message CompletionInput, some bool, err error) {
 	if strings.HasPrefix(id, callItemPrefix) {
 		return message, false, nil
 	}
 
 	turnID, is := turnOfItem(messagePrefix, id)
-	if is && !c.who.guest() {
+	said, known := p.referred[turnID]
+	if is && !known && !c.who.guest() {
 		turn, found, err := c.api.storedTurn(ctx, reader{c.who, scopeSend, c.agent.Name}, turnID)
 		if err != nil {
 			return message, false, err
 		}
-		if found {
-			said := c.api.said(turn)
-			return CompletionInput{Role: roleAssistant, Content: encode(said)}, said != "", nil
+		if known = found; known {
+			if p.referred == nil {
+				p.referred = map[string]string{}
+			}
+			said = c.api.said(turn)
+			p.referred[turnID] = said
 		}
+	}
+	if known {
+		if p.words += len(said); p.words > maxToldBytes {
+			return message, false, tooMuchText()
+		}
+		return CompletionInput{Role: roleAssistant, Content: encode(said)}, said != "", nil
 	}
 	return message, false, fault.InField(field+".id", "names no item of your stored responses with this model").Coded(codeNoItem)
 }
@@ -444,17 +456,67 @@ func contentOf(content json.RawMessage, field string) (json.RawMessage, error) {
 	return encode(list), nil
 }
 
-// newest refuses to continue a conversation from another place than its end, unless the request is a repeat of the one that did.
-func (p *response) newest(ctx context.Context, c *completion, digest string) error {
-	if p.previous.ID == "" {
-		return nil
-	}
-	turns, err := c.api.options.Turns.Turns(ctx, exchange.TurnFilter{
-		Agent: p.previous.Agent, Principal: p.previous.Principal, ThreadID: p.previous.ThreadID, ReceivedVia: normalized.ViaA2A, ByArrival: true, Limit: 1,
-	})
-	if err != nil || len(turns) == 0 || turns[0].ID == p.previous.ID || routeOf(turns[0]).Request == digest {
+// goOnFrom brings a message to the end of a stored conversation. A request that was sent before finds its run. The message is named by the one
+// that it follows, so that of two requests at the same time one is stored and the other refused.
+func (c *completion) goOnFrom(ctx context.Context, q question) error {
+	last, err := c.response.newest(ctx, c, q.request)
+	if err != nil {
 		return err
 	}
+	if routeOf(last).Request == q.request && !unanswered(last) {
+		c.found = run{turn: last, route: routeOf(last)}
+		return nil
+	}
+
+	keyed := q.input.RunID != ""
+	if !keyed && last.ID != "" {
+		q.input.RunID = "after:" + last.ID
+	}
+	c.found, err = c.api.messages.accept(ctx, q, "")
+	switch {
+	case !keyed && (fault.Is(err, fault.Conflict) || err == nil && c.found.route.Request != q.request):
+		return notNewest()
+	case err != nil:
+		return err
+	}
+	return c.sameRequest(q)
+}
+
+// maxUnanswered bounds the messages without an answer after a response that can be continued.
+const maxUnanswered = 50
+
+// newest returns the newest turn of the conversation. It refuses to continue from another place than the end, unless the request is a repeat
+// of the one that did. Messages without an answer are passed over: a client that was told of a failure has the id of no later response.
+func (p *response) newest(ctx context.Context, c *completion, digest string) (last exchange.TurnRecord, err error) {
+	filter := exchange.TurnFilter{
+		Agent: p.previous.Agent, Principal: p.previous.Principal, ThreadID: p.previous.ThreadID, ReceivedVia: normalized.ViaA2A, ByArrival: true, Limit: 1,
+	}
+	turns, err := c.api.options.Turns.Turns(ctx, filter)
+	if err == nil && len(turns) > 0 && turns[0].ID != p.previous.ID && unanswered(turns[0]) {
+		filter.Limit = maxUnanswered + 1
+		turns, err = c.api.options.Turns.Turns(ctx, filter)
+	}
+	if err != nil || len(turns) == 0 {
+		return last, err
+	}
+
+	for i, turn := range turns {
+		if turn.ID == p.previous.ID || i == 0 && routeOf(turn).Request == digest {
+			return turns[0], nil
+		}
+		if !unanswered(turn) {
+			break
+		}
+	}
+	return last, notNewest()
+}
+
+// unanswered reports whether a turn ended without an answer.
+func unanswered(turn exchange.TurnRecord) bool {
+	return slices.Contains([]string{exchange.StateFailed, exchange.StateRefused, exchange.StateCancelled}, turn.State)
+}
+
+func notNewest() error {
 	return fault.InField("previous_response_id", "is not the newest response of its conversation: to branch off, send the conversation in input").Coded(codeNotNewest)
 }
 
