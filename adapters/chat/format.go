@@ -27,6 +27,25 @@ type formatWish struct {
 	JSONSchema *schemaWish `json:"json_schema"`
 }
 
+// maxSchemaList bounds the lists of a schema: each value of an answer may be compared with each of an enum. It is OpenAI's limit of an enum.
+const maxSchemaList = 1000
+
+// longestList returns the length of the longest list in a schema.
+func longestList(schema any) (length int) {
+	switch typed := schema.(type) {
+	case []any:
+		length = len(typed)
+		for _, item := range typed {
+			length = max(length, longestList(item))
+		}
+	case map[string]any:
+		for _, member := range typed {
+			length = max(length, longestList(member))
+		}
+	}
+	return length
+}
+
 // formatOf reads the form that the answer has to have. One that the agent cannot give is refused.
 func (c *completion) formatOf(wish json.RawMessage, field string) (*exchange.Format, error) {
 	if !given(wish) {
@@ -54,8 +73,12 @@ func (c *completion) formatOf(wish json.RawMessage, field string) (*exchange.For
 		if len(schema.Schema)+len(schema.Description)+len(schema.Name) > exchange.MaxFormat {
 			return nil, &fault.Fault{Kind: fault.TooLarge, Field: field, Public: fmt.Sprintf("has over %d KiB, which is the limit", exchange.MaxFormat>>10)}
 		}
-		if _, err := value.Decode(schema.Schema, value.Limits{Bytes: exchange.MaxFormat}); err != nil { // as the answer is checked
+		read, err := value.Decode(schema.Schema, value.Limits{Bytes: exchange.MaxFormat}) // as the answer is checked
+		if err != nil {
 			return nil, fault.InField(field, "has a schema that nests too deeply")
+		}
+		if longestList(read) > maxSchemaList {
+			return nil, fault.InField(field, fmt.Sprintf("has a schema with a list, such as enum, of over %d values, which is the limit", maxSchemaList))
 		}
 		format.Name, format.Description, format.Schema, format.Strict = schema.Name, schema.Description, schema.Schema, schema.Strict
 	default:

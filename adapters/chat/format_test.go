@@ -67,9 +67,15 @@ func TestSchemaThatCannotBeChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	deep := strings.Repeat(`{"items":`, 100) + `{}` + strings.Repeat(`}`, 100)
-	got := s.post("/v1/responses", s.Token("app"), `{"model":"former","input":"x","text":{"format":{"type":"json_schema","name":"a","schema":`+deep+`}}}`)
-	if got.status != http.StatusBadRequest || !strings.Contains(got.body, `"param":"text.format"`) || len(agent.asked) > 0 {
-		t.Errorf("%d %s", got.status, got.body)
+	token, long := s.Token("app"), `{"items":{"enum":[`+strings.Repeat("1,", 1000)+`2]}}`
+	for name, schema := range map[string]string{"deep": deep, "a long list": long} {
+		got := s.post("/v1/responses", token, `{"model":"former","input":"x","text":{"format":{"type":"json_schema","name":"a","schema":`+schema+`}}}`)
+		if got.status != http.StatusBadRequest || !strings.Contains(got.body, `"param":"text.format"`) {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	if len(agent.asked) > 0 {
+		t.Error("the agent was asked")
 	}
 }
 
