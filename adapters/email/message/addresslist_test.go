@@ -4,7 +4,6 @@ import (
 	"net/mail"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -160,17 +159,14 @@ func TestFromIsOneMailboxInEveryReading(t *testing.T) {
 	}
 }
 
-// TestListsTakeTimeByTheirLength: what a stranger writes into a field costs no more than its bytes.
+// TestListsTakeTimeByTheirLength: what a stranger writes into a field costs no more than its bytes. A reader that goes back would need hours here,
+// longer than tests may take.
 func TestListsTakeTimeByTheirLength(t *testing.T) {
 	for _, piece := range []string{"<", "(", `"`, ` "`, ":", ";", ",", "@", "@ ", "a@", "<a@b.test> ", `"a@`, "=?", "=?utf-8?q?=22?= ", `\`, "> <", `"x"y `} {
-		value := strings.Repeat(piece, 200_000/len(piece))
+		value := strings.Repeat(piece, 1_000_000/len(piece))
 		fields := Header{{Name: "To", value: []byte("root, " + value)}}
-		begun := time.Now()
 		if boxes := fields.Addresses("To"); len(boxes) > maxListed {
 			t.Errorf("%q gives %d", piece, len(boxes))
-		}
-		if took := time.Since(begun); took > 5*time.Second { // quadratic: minutes
-			t.Errorf("%q takes %s", piece, took)
 		}
 	}
 }
