@@ -215,7 +215,7 @@ const (
 	confirmLimit    = 5 * time.Second
 )
 
-// confirmed reports whether the credentials of a webhook may be shown: there are none, the operator named its host, or it confirmed.
+// confirmed reports whether a notification may carry the credentials of its webhook: it has none, the operator trusts its host, or the receiver has confirmed.
 // A host that did not is asked, so that a receiver which answers gets them with its first notification.
 func (n *notifier) confirmed(ctx context.Context, watch exchange.Watch, hook webhook, secret webhookSecret) (bool, error) {
 	if !hasCredentials(hook, secret) {
@@ -250,10 +250,10 @@ func confirmKey(watch exchange.Watch, address *url.URL) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// firstCall sends a notification without credentials to a webhook that has not confirmed. One that takes it or asks for credentials has,
-// and gets the notification again with them: it must have each one with its credentials (A2A 1.0, section 4.3.3), and one that ignores
-// what comes without them may answer 200. The token of the webhook goes with the first call: receivers know their own notifications by
-// it, and no server takes its headers for a login.
+// firstCall sends a notification without credentials to a webhook that has not confirmed. If the receiver accepts it or asks for credentials,
+// the webhook counts as confirmed and the same notification follows with credentials, which every notification must carry (A2A 1.0,
+// section 4.3.3). A 2xx does not end it, because some receivers answer 200 and ignore notifications without credentials. The first call
+// carries the webhook's token: receivers recognize their notifications by it, and no server accepts it as a login.
 func (n *notifier) firstCall(ctx context.Context, watch exchange.Watch, one notification) error {
 	bare := one
 	bare.secret.Credentials, bare.withheld = "", true

@@ -92,8 +92,8 @@ type Options struct {
 	Peers    func(agent string, peer identity.Address) bool // optional: whether an agent takes what a peer signs for itself; asked before anything is fetched
 	Issuers  func() []IssuerCard                            // whose access tokens are taken now, for cards and metadata; nil = no one's
 
-	// CardKeys are the keys that sign cards, of our jwks.json; several during a rotation. The first is the one in use and signs what goes to
-	// webhooks, too. nil = nothing is signed.
+	// CardKeys returns the signing keys published in jwks.json, several during a rotation. They sign agent cards; the first, the current key,
+	// also signs webhook notifications. nil = nothing is signed.
 	CardKeys func(ctx context.Context) ([]identity.SigningKey, error)
 
 	// FileURL is where a file of an answer is read that is too large to be sent; empty = nowhere. Optional: no file is.

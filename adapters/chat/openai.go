@@ -44,22 +44,28 @@ type completion struct {
 	repeated bool // the client answers calls that the agent made by itself
 }
 
+// read identifies the caller and decodes the body of a request.
+func (a *openAI) read(r *http.Request, into any) (who caller, body []byte, err error) {
+	if who, err = a.access.identify(r); err != nil {
+		return who, nil, err
+	}
+	if body, err = a.access.readBodyUpTo(r, who, maxCompletionBytes); err != nil {
+		return who, nil, err
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return who, nil, unreadable(err)
+	}
+	return who, body, nil
+}
+
 // serveCompletion is POST /v1/chat/completions.
 func (a *openAI) serveCompletion(w http.ResponseWriter, r *http.Request) error {
-	who, err := a.access.identify(r)
+	c := completion{api: a}
+	who, body, err := a.read(r, &c.request)
 	if err != nil {
 		return err
 	}
-
-	body, err := a.access.readBodyUpTo(r, who, maxCompletionBytes)
-	if err != nil {
-		return err
-	}
-
-	c := completion{api: a, who: who}
-	if err := json.Unmarshal(body, &c.request); err != nil {
-		return unreadable(err)
-	}
+	c.who = who
 	if c.agent, err = a.modelFor(who, c.request.Model); err != nil {
 		return err
 	}

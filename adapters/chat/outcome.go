@@ -39,7 +39,7 @@ type ChatFailure struct {
 	Documentation string `json:"documentation,omitempty"` // where the code is explained, a path on this server
 }
 
-// failureOf returns why a turn has no answer; nil where it has one, or gave no reason.
+// failureOf returns the error of a turn without an answer, or nil if the turn has an answer or no recorded reason.
 func failureOf(turn exchange.TurnRecord) *ChatFailure {
 	failure := exchange.FailureOf(ended(turn))
 	if failure == nil {

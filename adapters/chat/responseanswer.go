@@ -171,7 +171,7 @@ func metadataOf(turn exchange.TurnRecord) map[string]string {
 	return about.Metadata
 }
 
-// object is the response with what it came to.
+// object returns the response object for an outcome.
 func (c *completion) object(steps []exchange.Event) ResponseObject {
 	whole, turn := c.head(), c.found.turn
 	calls := c.calls(c.found)

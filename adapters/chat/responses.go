@@ -85,19 +85,10 @@ type responseNote struct {
 
 // serveResponse is POST /v1/responses. A response is a completion with another form on the wire.
 func (a *openAI) serveResponse(w http.ResponseWriter, r *http.Request) error {
-	who, err := a.access.identify(r)
-	if err != nil {
-		return err
-	}
-
-	body, err := a.access.readBodyUpTo(r, who, maxCompletionBytes)
-	if err != nil {
-		return err
-	}
-
 	var asked ResponseRequest
-	if err := json.Unmarshal(body, &asked); err != nil {
-		return unreadable(err)
+	who, body, err := a.read(r, &asked)
+	if err != nil {
+		return err
 	}
 	c := completion{api: a, who: who, response: &response{asked: asked}}
 	if c.agent, err = a.modelFor(who, asked.Model); err != nil {
@@ -173,14 +164,14 @@ func (p *response) note() *responseNote {
 	return &responseNote{Previous: p.asked.Previous, Unlisted: p.asked.Store != nil && !*p.asked.Store}
 }
 
-// Ids of responses and of what they consist of have the turn in them.
+// The ids of responses and of their items contain the id of the turn.
 const (
 	responsePrefix = "resp_"
 	messagePrefix  = "msg_"
 	callItemPrefix = "fc_"
 )
 
-// responseID names an answer: that of a run, or of what came after a result of a tool.
+// responseID returns the id of the response for a run. Each result of a client tool begins a new response.
 func responseID(found run) string { return itemID(responsePrefix, found) }
 
 func itemID(prefix string, found run) string {
@@ -208,7 +199,7 @@ func turnOfItem(prefix, id string) (turnID string, ok bool) {
 	return found.String(), err == nil
 }
 
-// responseOf finds the turn of a stored response of the caller. A guest has none: its next request is another person.
+// responseOf finds the turn of a stored response of the caller. Guests have no stored responses, because nothing proves that two requests come from one guest.
 func (a *openAI) responseOf(ctx context.Context, by reader, id string) (exchange.TurnRecord, bool, error) {
 	turnID, is := turnOfItem(responsePrefix, id)
 	if !is || by.who.guest() {
@@ -242,7 +233,7 @@ func (a *openAI) storedTurn(ctx context.Context, by reader, turnID string) (exch
 	return turn, found, nil
 }
 
-// serveStoredResponse is GET /v1/responses/{response}: what is stored of it, as it is now.
+// serveStoredResponse serves GET /v1/responses/{response} from the stored turn.
 func (a *openAI) serveStoredResponse(w http.ResponseWriter, r *http.Request) error {
 	who, err := a.access.identify(r)
 	if err != nil {
@@ -362,7 +353,7 @@ func (p *response) completion(ctx context.Context, c *completion) (made Completi
 	return made, nil
 }
 
-// message returns an item as a message. An item that says nothing to the agent is none.
+// message converts an item to a message. Items that carry nothing for the agent give none.
 func (p *response) message(ctx context.Context, c *completion, item *responseItem, field string) (message CompletionInput, some bool, err error) {
 	switch item.Type {
 	case "", "message":

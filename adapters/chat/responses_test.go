@@ -161,7 +161,7 @@ func TestResponseRefusals(t *testing.T) {
 	}
 }
 
-// streamed reads the events of a response and checks what is true for all of them.
+// streamed reads the events of a response and checks the rules that hold for every stream.
 func (s *chatServer) streamed(token, body string) (names []string, last chat.ResponseEvent, text string) {
 	s.Helper()
 	for i, one := range inboxtest.Events(s.Open(http.MethodPost, "/v1/responses", token, body)) {

@@ -276,8 +276,8 @@ func signatureSecond(tags map[string]string, name string) (time.Time, *signature
 	return time.Unix(min(seconds, year9999), 0), nil
 }
 
-// checkLength applies l= (RFC 6376, section 3.5). A signature over the whole body is one like any other. Below that, anyone can add what they like to a
-// mail that was signed (section 8.2), and the tag must not be larger than the body.
+// checkLength applies the body length tag l= (RFC 6376, section 3.5). A length equal to that of the body covers it whole, so the signature counts. A
+// shorter one lets anyone append text to a signed mail (section 8.2), and a longer one is invalid.
 func checkLength(tags map[string]string, size uint64) *signatureFault {
 	value, counted := tags["l"]
 	if !counted {
