@@ -268,6 +268,7 @@ func (m *modules) openChat() (module exchange.Module, err error) {
 		Formats:  m.formats,
 		ToolKind: func(agent, name string) string { return m.now().toolKind(agent, name) }, Tools: chatTools{m.store, m.pipeline, m.blobs}, Memory: m.store, Conversations: m.store,
 		Limits: m.limits(), Origins: m.config.Chat.AllowedOrigins, WaitLimit: m.config.Chat.Wait, Logger: m.logger,
+		MaxRequestBytes: int64(m.config.HTTP.MaxBodyBytes), GuestBytes: func() int64 { return m.now().quotas.GuestBytes },
 	})
 	if err != nil {
 		return module, err

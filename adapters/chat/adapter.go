@@ -72,7 +72,7 @@ func New(options Options) (*Adapter, error) {
 	renderer := &renderer{site: s, tools: tools}
 
 	return &Adapter{
-		site: s, endpoints: &endpoints{s}, pages: &pages{s},
+		site: s, endpoints: &endpoints{s}, pages: &pages{s, newScript()},
 		rest:   &restAPI{site: s, access: access, sessions: sessions, messages: messages, runs: runs, tools: tools, renderer: renderer},
 		rpc:    &rpcAPI{site: s, access: access, messages: messages, runs: runs, tools: tools, renderer: renderer},
 		openAI: &openAI{site: s, access: access, messages: messages, runs: runs, tools: tools, renderer: renderer},
@@ -102,7 +102,7 @@ func (a *Adapter) Routes() []httpserver.Route {
 	}
 
 	return append([]httpserver.Route{
-		{Method: get, Pattern: "/chat.js", Handler: http.HandlerFunc(serveScript)},
+		{Method: get, Pattern: "/chat.js", Handler: http.HandlerFunc(a.pages.serveScript)},
 		{Method: get, Pattern: "/@{agent}/chat", Handler: http.HandlerFunc(a.pages.servePage)},
 	}, a.endpoints.withPreflight(api)...)
 }

@@ -36,7 +36,8 @@ func TestWordsOfTheScript(t *testing.T) {
 			t.Errorf("the translation of %q is not used", english)
 		}
 	}
-	if served := string(script()); strings.Contains(served, "__") || !strings.Contains(served, "--accent: light-dark(") || !strings.Contains(served, ":host") {
+	text, _ := newScript().with(scriptLimits{})
+	if served := string(text); strings.Contains(served, "__") || !strings.Contains(served, "--accent: light-dark(") || !strings.Contains(served, ":host") {
 		t.Error("the script is served without its tokens or its words")
 	}
 }

@@ -63,6 +63,9 @@ type Options struct {
 
 	Limits normalized.Limits // of a message; zero = DefaultLimits
 
+	MaxRequestBytes int64        // of a request with files; the HTTP server takes no larger one; default 10 MiB
+	GuestBytes      func() int64 // the largest message of a guest, files included; 0 = MaxRequestBytes alone bounds it; nil = 5 MiB
+
 	Origins []string // of web pages that may call from elsewhere; "*" = all
 
 	WaitLimit    time.Duration // longest wait for an answer that is not streamed; default 2 min
@@ -73,6 +76,8 @@ type Options struct {
 
 // Defaults of Options.
 const (
+	defaultRequestBytes = 10 << 20
+	defaultGuestBytes   = 5 << 20
 	defaultWaitLimit    = 2 * time.Minute
 	defaultKeepAlive    = 15 * time.Second
 	defaultWriteTimeout = 10 * time.Second
@@ -99,6 +104,12 @@ func (o *Options) defaults() {
 	}
 	if o.Present == nil {
 		o.Present = func(part policypart.Part) policypart.Part { return part }
+	}
+	if o.MaxRequestBytes <= 0 {
+		o.MaxRequestBytes = defaultRequestBytes
+	}
+	if o.GuestBytes == nil {
+		o.GuestBytes = func() int64 { return defaultGuestBytes }
 	}
 	if o.WaitLimit <= 0 {
 		o.WaitLimit = defaultWaitLimit

@@ -113,7 +113,7 @@ func (a *restAPI) serveChat(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	body, err := a.access.readBody(r, who)
+	body, err := a.access.readFiles(r, who)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (a *restAPI) serveChat(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *restAPI) readChat(body []byte) (question, error) {
-	given, err := value.Decode(body, value.Limits{Bytes: contract.MaxInputBytes, Depth: maxDepth})
+	given, err := value.Decode(body, value.Limits{Bytes: len(body), Depth: maxDepth})
 	object, is := value.Object(given)
 	if err != nil || !is {
 		return question{}, fault.New(fault.Malformed, "the body must be a JSON object")

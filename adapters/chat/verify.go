@@ -3,6 +3,7 @@ package chat
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"mime"
 	"net/http"
 	"net/netip"
@@ -201,8 +202,33 @@ func (a *access) readBody(r *http.Request, who caller) ([]byte, error) {
 	return a.readBodyUpTo(r, who, contract.MaxInputBytes)
 }
 
-// maxGuestBytes bounds the request of a caller who proves nothing.
-const maxGuestBytes = 256 << 10
+// readFiles takes the whole body of a request that may carry files.
+func (a *access) readFiles(r *http.Request, who caller) ([]byte, error) {
+	return a.readBodyUpTo(r, who, a.options.MaxRequestBytes)
+}
+
+// requestText is the room that a request has beside its files, which are base64 in it.
+const requestText = 256 << 10
+
+// requestOf returns the size of a request that carries so many bytes of files; filesOf is its inverse.
+func requestOf(files int64) int64 { return files/3*4 + 4 + requestText }
+func filesOf(request int64) int64 { return max(0, request-requestText-4) / 4 * 3 }
+
+// guestRequest is the largest request of a caller who proves nothing.
+func (o *Options) guestRequest() int64 {
+	if most := o.GuestBytes(); most > 0 && most < o.MaxRequestBytes {
+		return min(requestOf(most), o.MaxRequestBytes)
+	}
+	return o.MaxRequestBytes
+}
+
+// mostFiles is what the files of one message may measure together.
+func (o *Options) mostFiles(guest bool) int64 {
+	if guest {
+		return filesOf(o.guestRequest())
+	}
+	return filesOf(o.MaxRequestBytes)
+}
 
 // maxBodyValues bounds the members and items of a request: 8 MiB of empty objects would take half a gigabyte to decode.
 const maxBodyValues = 100_000
@@ -215,7 +241,7 @@ func (a *access) readBodyUpTo(r *http.Request, who caller, limit int64) ([]byte,
 		callers.WithLabelValues("closed").Inc()
 		return nil, fault.New(fault.Forbidden, "no agent here takes messages without a bearer token")
 	case who.guest():
-		limit = min(limit, maxGuestBytes)
+		limit = min(limit, a.options.guestRequest())
 	}
 
 	if declared := r.Header.Get("Content-Type"); declared != "" {
@@ -228,7 +254,7 @@ func (a *access) readBodyUpTo(r *http.Request, who caller, limit int64) ([]byte,
 
 	body, err := httpserver.ReadBody(r, limit)
 	if fault.Is(err, fault.TooLarge) {
-		return nil, tooLarge(limit)
+		return nil, tooLarge(limit, who.guest())
 	}
 	if err != nil {
 		return nil, err
@@ -236,9 +262,14 @@ func (a *access) readBodyUpTo(r *http.Request, who caller, limit int64) ([]byte,
 	return body, httpserver.RefuseCostly(body, maxBodyValues)
 }
 
-func tooLarge(limit int64) error {
-	if limit < 1<<20 {
-		return fault.Newf(fault.TooLarge, "the request is over %d KiB, which is the most without a bearer token", limit>>10)
+// tooLarge names the limit, and for a guest that a token has another one.
+func tooLarge(limit int64, guest bool) error {
+	size := fmt.Sprintf("%d MiB", limit>>20)
+	if limit%(1<<20) != 0 {
+		size = fmt.Sprintf("%d KiB", limit>>10)
 	}
-	return fault.Newf(fault.TooLarge, "the request is over %d MiB", limit>>20)
+	if guest {
+		return fault.Newf(fault.TooLarge, "the request is over %s, which is the most that a guest may send", size)
+	}
+	return fault.Newf(fault.TooLarge, "the request is over %s", size)
 }

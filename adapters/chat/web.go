@@ -26,42 +26,73 @@ var scriptSource string
 //go:embed web/de.json
 var scriptWords []byte
 
-// script is the source with the tokens of the design and its words in other languages, both as literals. It is made when it is first asked for.
-var script = sync.OnceValue(func() []byte {
-	tokens, err := json.Marshal(design.ShadowTokens())
-	if err != nil {
-		panic("chat: " + err.Error()) // a text
-	}
-	words, err := json.Marshal(map[string]json.RawMessage{"de": scriptWords})
-	if err != nil {
-		panic("chat: translations of the script: " + err.Error()) // the file is part of the program
-	}
-	return []byte(strings.NewReplacer("__TOKENS__", string(tokens), "__WORDS__", string(words)).Replace(scriptSource))
-})
+// script is the source with the tokens of the design, its words in other languages and the limits of files, all as literals.
+type script struct {
+	source func() string // everything but the limits
 
-var scriptTag = sync.OnceValue(func() string {
-	sum := sha256.Sum256(script())
-	return `"` + hex.EncodeToString(sum[:8]) + `"`
-})
+	mu   sync.Mutex
+	made scriptLimits
+	text []byte
+	tag  string
+}
 
-func serveScript(w http.ResponseWriter, r *http.Request) {
+// scriptLimits are what the script lets people attach to one message: the files' number, and their bytes together.
+type scriptLimits struct {
+	Files int   `json:"files"`
+	Guest int64 `json:"guest"` // bytes of a caller without a token
+	Token int64 `json:"token"`
+}
+
+func newScript() *script {
+	return &script{source: sync.OnceValue(func() string {
+		tokens, err := json.Marshal(design.ShadowTokens())
+		if err != nil {
+			panic("chat: " + err.Error()) // a text
+		}
+		words, err := json.Marshal(map[string]json.RawMessage{"de": scriptWords})
+		if err != nil {
+			panic("chat: translations of the script: " + err.Error()) // the file is part of the program
+		}
+		return strings.NewReplacer("__TOKENS__", string(tokens), "__WORDS__", string(words)).Replace(scriptSource)
+	})}
+}
+
+// with returns the script with these limits, and its entity tag.
+func (s *script) with(limits scriptLimits) ([]byte, string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.text == nil || s.made != limits {
+		encoded, err := json.Marshal(limits)
+		if err != nil {
+			panic("chat: " + err.Error()) // numbers
+		}
+		s.made, s.text = limits, []byte(strings.Replace(s.source(), "__LIMITS__", string(encoded), 1))
+		sum := sha256.Sum256(s.text)
+		s.tag = `"` + hex.EncodeToString(sum[:8]) + `"`
+	}
+	return s.text, s.tag
+}
+
+func (p *pages) serveScript(w http.ResponseWriter, r *http.Request) {
+	text, tag := p.script.with(scriptLimits{maxAttachments, p.options.mostFiles(true), p.options.mostFiles(false)})
 	header := w.Header()
 	header.Set("Content-Type", "text/javascript; charset=utf-8")
 	header.Set("Cache-Control", "public, max-age=300")
 	header.Set("Cross-Origin-Resource-Policy", "cross-origin") // pages of other sites embed it
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("ETag", scriptTag())
+	header.Set("ETag", tag)
 
-	if strings.Contains(r.Header.Get("If-None-Match"), scriptTag()) {
+	if strings.Contains(r.Header.Get("If-None-Match"), tag) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	_, _ = w.Write(script())
+	_, _ = w.Write(text)
 }
 
 // pages serves the page of each agent.
 type pages struct {
 	*site
+	script *script
 }
 
 // Opening is what stands in a chat before anything was said.

@@ -464,11 +464,25 @@ func storedBytes(in exchange.Inbound) int64 {
 	return size
 }
 
-// smallEnough refuses what a sender without proof may not send because of its size.
+// smallEnough refuses what a sender without proof may not send because of its size. The size is that of texts and files as their sender
+// knows them; the wire form may be as much larger as base64 makes it.
 func (s *acceptor) smallEnough(in exchange.Inbound) error {
 	most := s.quotas().GuestBytes
-	if most <= 0 || len(in.Message.Sender.Identities) > 0 || storedBytes(in) <= most {
+	if most <= 0 || len(in.Message.Sender.Identities) > 0 {
 		return nil
 	}
-	return fault.Newf(fault.TooLarge, "a message whose sender proves nothing may have %d bytes", most)
+
+	sent, encoding := storedBytes(in)-int64(len(in.Original)), most/3*4+wireRoom
+	for i := range in.Message.Parts {
+		if ref := in.Message.Parts[i].BytesRef; ref != nil && ref.Kind == normalized.BytesInline {
+			sent -= int64(len(ref.DataBase64) / 4)
+		}
+	}
+	if sent <= most && int64(len(in.Original)) <= encoding {
+		return nil
+	}
+	return fault.Newf(fault.TooLarge, "a message whose sender proves nothing may have %d KiB, files included", most>>10)
 }
+
+// wireRoom is what the wire form of a message may have beside texts and files: headers, names, an envelope.
+const wireRoom = 512 << 10

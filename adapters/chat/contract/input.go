@@ -65,7 +65,7 @@ func (i Input) Messages() ([]envelope.Envelope, error) {
 	if len(envelope.Orphans(continuations)) > 0 {
 		return nil, refuse(CodeUnpairedMessages, "Canonical tool call/result input_messages must be paired.")
 	}
-	if messages = append(messages, continuations...); len(messages) == 0 {
+	if messages = append(messages, continuations...); len(messages) == 0 && len(i.Attachments) == 0 { // a picture may come without words
 		return nil, refuse(CodeEmptyMessage, "Message or input_messages must contain at least one message.")
 	}
 
@@ -101,7 +101,7 @@ func RESTInput(body map[string]any) (Input, error) {
 	if err := input.readConversation(body); err != nil {
 		return Input{}, err
 	}
-	if input.Agent == "" || value.Trim(input.Message) == "" && len(input.Continuations) == 0 {
+	if input.Agent == "" || value.Trim(input.Message) == "" && len(input.Continuations) == 0 && len(input.Attachments) == 0 {
 		return Input{}, refuse(CodeInvalidREST, "The frontend chat REST request requires a non-empty agent and message.")
 	}
 	if _, err := input.Messages(); err != nil {

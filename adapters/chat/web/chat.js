@@ -174,7 +174,8 @@
 
   // ---- files of the next message
 
-  const mostFiles = 8, mostBytes = 5 << 20; // of one message; the server has the last word
+  const limits = __LIMITS__; // of one message
+  const mostFiles = limits.files, mostBytes = script.dataset.token ? limits.token : limits.guest;
   let held = [];
   async function take(files) {
     fail("");
