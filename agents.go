@@ -40,7 +40,7 @@ import (
 	"inbox/normalized"
 )
 
-// runMargin is what is left of an agent's time when its webhook is given up, so that the reason is the webhook's.
+// runMargin ends an exchange with a webhook or another agent before the run itself ends, so that the reason that is kept names the exchange.
 const runMargin = 500 * time.Millisecond
 
 // agentSet is what the agents of this node share; the agents themselves are in the settings of now.
@@ -256,7 +256,7 @@ func (b *builder) newAgent(entry config.Agent) (agents.Agent, error) {
 		return webhook.New(webhook.Options{
 			URL: entry.Webhook.URL, Secret: entry.Webhook.Secret.Reveal(), PreviousSecret: entry.Webhook.PreviousSecret.Reveal(),
 			Events: entry.Webhook.Events,
-			Client: b.client, TimeLimit: min(webhook.DefaultTimeLimit, entry.Timeout-runMargin), Limits: b.limits(),
+			Client: b.client, TimeLimit: entry.Timeout - runMargin, Limits: b.limits(),
 		})
 	case "llm":
 		return b.newLLM(entry)
@@ -307,7 +307,7 @@ func (a *agentSet) newRemote(table config.Remote, limit time.Duration) (agents.A
 
 	options := remote.Options{
 		CardURL: table.CardURL, Client: a.client, State: a.store.State(), Token: table.Token.Reveal(), Blobs: a.blobs,
-		BaseURL: base, Limits: a.limits(), TimeLimit: min(remote.DefaultTimeLimit, limit-runMargin), EndpointHosts: table.EndpointHosts,
+		BaseURL: base, Limits: a.limits(), TimeLimit: limit - runMargin, EndpointHosts: table.EndpointHosts,
 		Assert: a.assert,
 	}
 

@@ -342,16 +342,21 @@ func stateOf(response normalized.Response) string {
 // failure is the answer to the sender when the agent could not give one: a plain sentence and the code of the reason, nothing
 // internal.
 func failure(turn exchange.TurnRecord, cause error) normalized.Response {
+	code, sentence := fault.CodeOf(cause), sayFailed
+	if code == normalized.FailedTimeout {
+		sentence = sayLate
+	}
 	return saying(normalized.Response{
 		InReplyTo: turn.Message.ID, ThreadID: turn.Message.ThreadID, Status: normalized.StatusFailed,
-		Error: &normalized.ResponseError{Code: fault.CodeOf(cause)},
-	}, sayFailed)
+		Error: &normalized.ResponseError{Code: code},
+	}, sentence)
 }
 
 // What senders read of a failure. That the operator will be told is only said where that is so: the failure is counted in its own transaction.
 const (
 	sayFailed       = "Sorry, I could not answer this message."
-	sayOperatorTold = sayFailed + " The operator will be told."
+	sayLate         = "Sorry, I could not answer this message in time."
+	sayOperatorTold = " The operator will be told."
 )
 
 // saying puts the sentence into a failed response.

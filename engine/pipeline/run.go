@@ -379,6 +379,11 @@ func (s *runner) failed(ctx context.Context, job queue.Job, turn exchange.TurnRe
 		outage, open = s.breaker.failed(ctx, turn.Agent, turn, cause, record.probe)
 	}
 
+	if fault.CodeOf(cause) == normalized.FailedTimeout && turn.Attempt > 1 {
+		late := *fault.Of(cause)
+		late.Cause = fmt.Errorf("%w; the run is not repeated again: raise the agent's timeout (now %s) or let it answer sooner", late.Cause, agent.Settings.TimeLimit)
+		return s.fail(ctx, job, turn, record, &late)
+	}
 	if s.breaker.isAtFault(turn.Agent, turn, cause) {
 		return s.fail(ctx, job, turn, record, fault.GiveUp(fault.Of(cause).Public, fmt.Errorf("%w (%d times, while the agent answered others)", cause, failuresOfTurn)))
 	}
@@ -404,7 +409,7 @@ func (s *runner) fail(ctx context.Context, job queue.Job, turn exchange.TurnReco
 	s.breaker.forget(turn.Agent, turn.ID)
 	response := failure(turn, cause)
 	if s.options.OperatorHears != nil && s.options.OperatorHears() {
-		response = saying(response, sayOperatorTold)
+		response = saying(response, response.Error.Message+sayOperatorTold)
 	}
 	return s.replies.conclude(ctx, job, record, ending{
 		turn: turn, reply: s.replies.newReply(turn, response), state: stateOf(response), reason: cause.Error(),
