@@ -118,7 +118,7 @@ func New(options Options) (*Server, error) {
 	}
 
 	s.access = &access{
-		next: newFlood(router, s.options.Flood), logger: s.options.Logger, logsAll: s.options.LogRequests, maxBody: s.options.MaxBodyBytes, maxTime: s.options.BodyTimeout,
+		next: newFlood(withoutPunctuation(router), s.options.Flood), logger: s.options.Logger, logsAll: s.options.LogRequests, maxBody: s.options.MaxBodyBytes, maxTime: s.options.BodyTimeout,
 		bodies:   bodies,
 		networks: Networks{Trusted: s.options.TrustedProxies, Inside: s.options.Inside}, draining: s.draining, stopping: s.stopping, hold: s.options.Hold,
 	}

@@ -1,0 +1,29 @@
+package httpserver
+
+import (
+	"net/http"
+	"strings"
+)
+
+// endOfSentence is what follows a link in a text. Mail programs and chats that recognise links take it for a part of the address.
+const endOfSentence = ".,;:!?)]}>'\"»”’…"
+
+// withoutPunctuation sends browsers that open an address with the punctuation of its sentence to the address without it. No page of ours
+// ends in punctuation. Queries stay as they are: people search for sentences.
+func withoutPunctuation(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path := strings.TrimRight(r.URL.Path, endOfSentence)
+		if path == r.URL.Path || path == "" || r.URL.RawQuery != "" || !opensPage(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		to := *r.URL
+		to.Path, to.RawPath = "/"+strings.TrimLeft(path, "/\\"), "" // never the address of another host
+		http.Redirect(w, r, to.RequestURI(), http.StatusFound)
+	})
+}
+
+// opensPage reports whether a person's browser asks for a page.
+func opensPage(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html")
+}
