@@ -331,9 +331,15 @@ func cutBytes(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "")
 }
 
-// cleanFileName keeps the last element of a path from either kind of system.
+// cleanFileName keeps the last element of a path from either kind of system. Characters that turn the direction of a text go: with them
+// "invoice-fdp.exe" reads as if it ended in ".pdf" (Unicode Technical Report 36, section 2.5).
 func cleanFileName(name string) string {
-	name = cleanName(name)
+	name = cleanName(strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Bidi_Control, r) {
+			return -1
+		}
+		return r
+	}, name))
 	if name == "" {
 		return ""
 	}

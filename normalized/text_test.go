@@ -116,7 +116,7 @@ func TestClean(t *testing.T) {
 	profile := m.Sender.Profile
 	m.Parts = []Part{
 		Text(" \r\n"), Text("a\r\nb\tc\x00\x1b\u0085\xffd"),
-		{Kind: PartFile, MIME: "image/png", BytesRef: Stored(Digest(nil)), Name: `..\..\etc/passwd` + "\n", Alt: "x\x07"},
+		{Kind: PartFile, MIME: "image/png", BytesRef: Stored(Digest(nil)), Name: `..\..\etc/pass` + "\u202ew\u2066d\u200e\n", Alt: "x\x07"},
 		{Kind: PartFile, MIME: "image/png", BytesRef: Stored(Digest(nil)), Name: ".."},
 		{Kind: PartLink, URL: "https://a.test", Title: "a\nb"},
 	}
