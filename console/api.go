@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -257,14 +258,24 @@ func limit(r *http.Request) (int, error) {
 	return number, nil
 }
 
-// readOptional reads a body that may be empty.
+// readOptional reads a body that may be empty. A member that is not known is refused: a misspelled one would be ignored in silence.
 func readOptional(w http.ResponseWriter, r *http.Request, limit int64, into any, hint string) error {
-	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit)).Decode(into)
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(into)
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge || err == nil || fault.Is(err, fault.Unavailable) {
 		return err
 	}
 	if errors.Is(err, io.EOF) {
 		return nil
+	}
+	return unreadable(err, hint)
+}
+
+// unreadable refuses a body and names the member that is not known, where that is the reason.
+func unreadable(err error, hint string) error {
+	if member, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown { // encoding/json has no type for it
+		hint = "the member " + member + " is not known: " + hint
 	}
 	return fault.Wrap(fault.Malformed, hint, err)
 }

@@ -32,8 +32,12 @@ func (a *API) erasePerson(w http.ResponseWriter, r *http.Request) (any, error) {
 	var wanted eraseBody
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxEntryBytes))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&wanted); err != nil || wanted.Person == "" {
-		return nil, fault.New(fault.Malformed, `send {"person":"alice@example.org"}`)
+	const hint = `send {"person":"alice@example.org"}`
+	if err := decoder.Decode(&wanted); err != nil {
+		return nil, unreadable(err, hint)
+	}
+	if wanted.Person == "" {
+		return nil, fault.New(fault.Malformed, hint)
 	}
 
 	who := operator.PersonName{Name: wanted.Person, Linked: wanted.Linked, Unproven: wanted.Unproven}
