@@ -192,6 +192,12 @@ func TestCompare(t *testing.T) {
 		"another tool":   {func(e *Expected) { e.Tools = []string{"book"} }, 1, 1, 0},
 		"state":          {func(e *Expected) { e.State = "held" }, 1, 1, 1},
 	}
+	demand := func(until string) Expected {
+		return Expected{State: "waiting", Text: "May I?\n\nOpen: https://inbox.test/policy/x\n\nValid until " + until + " UTC."}
+	}
+	if found := Compare(demand("2026-11-30 10:00:00"), demand("2026-12-24 18:30:07"), CompareText, NewScrubber("inbox.test", true)); len(found) > 0 {
+		t.Errorf("a demand with a later deadline: %v", found)
+	}
 	for name, test := range tests {
 		now := before
 		test.change(&now)
