@@ -27,6 +27,8 @@ const (
 type Refusal struct {
 	Code   string // one of the codes above
 	Reason string // one line for the operator, without secrets
+
+	Withdrawn bool // with CodeUsed: no one met the demand; its message was withdrawn, or its asker wrote again
 }
 
 // Error returns "code: reason".
@@ -80,7 +82,7 @@ func (i Issuance) Open(at time.Time) bool { return i.CheckOpen(at) == nil }
 
 func (i Issuance) checkState(a Attempt) *Refusal {
 	if i.ID == "" || subtle.ConstantTimeCompare([]byte(HashState(a.State)), []byte(i.StateHash)) != 1 {
-		return &Refusal{CodeUnknown, "no demand has this state"}
+		return &Refusal{Code: CodeUnknown, Reason: "no demand has this state"}
 	}
 	return nil
 }
@@ -90,9 +92,9 @@ func (i Issuance) checkPlace(a Attempt) *Refusal {
 	case a.Bearer:
 		return nil
 	case !strings.EqualFold(a.Agent, i.Agent):
-		return &Refusal{CodeAgent, "the demand is of agent " + i.Agent}
+		return &Refusal{Code: CodeAgent, Reason: "the demand is of agent " + i.Agent}
 	case a.ThreadID != i.ThreadID, a.TurnID != "" && a.TurnID != i.TurnID:
-		return &Refusal{CodeThread, "the demand was made in another thread or task"}
+		return &Refusal{Code: CodeThread, Reason: "the demand was made in another thread or task"}
 	}
 	return nil
 }
@@ -112,37 +114,46 @@ func (i Issuance) checkPrincipal(a Attempt) *Refusal {
 	case a.Resolver == nil && len(i.Asker) > 0 && a.Principal == i.Principal && !slices.ContainsFunc(i.Asker, missing):
 		return nil
 	}
-	return &Refusal{CodePrincipal, "the resolving party is not the asker"}
+	return &Refusal{Code: CodePrincipal, Reason: "the resolving party is not the asker"}
 }
 
 func (i Issuance) checkOpen(a Attempt) *Refusal {
 	switch {
 	case i.Status == StatusExpired, !a.At.Before(i.ExpiresAt):
-		return &Refusal{CodeExpired, "the demand expired at " + i.ExpiresAt.UTC().Format(time.RFC3339)}
+		return &Refusal{Code: CodeExpired, Reason: "the demand expired at " + i.ExpiresAt.UTC().Format(time.RFC3339)}
+	case i.Status == StatusDropped, i.endedByOperator():
+		return &Refusal{Code: CodeUsed, Reason: "the demand was withdrawn", Withdrawn: true}
 	case i.Status != StatusIssued:
-		return &Refusal{CodeUsed, "the demand is " + i.Status + " already"}
+		return &Refusal{Code: CodeUsed, Reason: "the demand is " + i.Status + " already"}
 	}
 	return nil
+}
+
+// endedByOperator reports whether the operator ended the demand, who can meet none of an asker's: consent, a login and money are theirs to
+// give. An approval is the operator's to decide.
+func (i Issuance) endedByOperator() bool {
+	return i.Status == StatusDenied && i.Purpose != PurposeApproval &&
+		i.Resolution != nil && i.Resolution.ResolvedBy != nil && i.Resolution.ResolvedBy.Method == MethodOperator
 }
 
 // checkTerms also finds a stored part that does not match the hash made at issue any more.
 func (i Issuance) checkTerms(a Attempt) *Refusal {
 	if terms, err := i.Part.Terms(); err != nil || terms != i.Action {
-		return &Refusal{CodeTerms, "the stored demand does not match its frozen terms"}
+		return &Refusal{Code: CodeTerms, Reason: "the stored demand does not match its frozen terms"}
 	}
 
 	switch {
 	case a.Kind != "" && a.Kind != i.Kind:
-		return &Refusal{CodeTerms, "the demand is for " + i.Kind + ", the resolution for another kind"}
+		return &Refusal{Code: CodeTerms, Reason: "the demand is for " + i.Kind + ", the resolution for another kind"}
 	case a.Terms != "" && a.Terms != i.Action:
-		return &Refusal{CodeTerms, "amount, payee or scopes are not those that were asked for"}
+		return &Refusal{Code: CodeTerms, Reason: "amount, payee or scopes are not those that were asked for"}
 	}
 	return nil
 }
 
 func checkProof(a Attempt) *Refusal {
 	if a.Unproven != "" {
-		return &Refusal{CodeProof, a.Unproven}
+		return &Refusal{Code: CodeProof, Reason: a.Unproven}
 	}
 	return nil
 }

@@ -42,17 +42,17 @@ func (g Grant) Covers(use Use) bool { return g.Check(use) == nil }
 func (g Grant) Check(use Use) *Refusal {
 	switch {
 	case g.Digest == "" || g.Purpose != use.Purpose:
-		return &Refusal{CodeTerms, "nothing of the kind " + strconv.Quote(use.Purpose) + " was granted"}
+		return &Refusal{Code: CodeTerms, Reason: "nothing of the kind " + strconv.Quote(use.Purpose) + " was granted"}
 	case g.Agent == "" || g.Agent != use.Agent:
-		return &Refusal{CodeAgent, "it was granted for agent " + g.Agent}
+		return &Refusal{Code: CodeAgent, Reason: "it was granted for agent " + g.Agent}
 	case g.Subject == "" || g.Subject != use.Subject:
-		return &Refusal{CodePrincipal, "it was granted to another party"}
+		return &Refusal{Code: CodePrincipal, Reason: "it was granted to another party"}
 	case !g.Ended.IsZero() && !use.At.Before(g.Ended):
-		return &Refusal{CodeExpired, "it was ended at " + g.Ended.UTC().Format(time.RFC3339) + " by " + g.EndedBy}
+		return &Refusal{Code: CodeExpired, Reason: "it was ended at " + g.Ended.UTC().Format(time.RFC3339) + " by " + g.EndedBy}
 	case !g.Until.IsZero() && !use.At.Before(g.Until):
-		return &Refusal{CodeExpired, "it counted until " + g.Until.UTC().Format(time.RFC3339)}
+		return &Refusal{Code: CodeExpired, Reason: "it counted until " + g.Until.UTC().Format(time.RFC3339)}
 	case subtle.ConstantTimeCompare([]byte(g.Digest), []byte(use.Digest)) != 1:
-		return &Refusal{CodeTerms, "it is not what was shown when it was granted"}
+		return &Refusal{Code: CodeTerms, Reason: "it is not what was shown when it was granted"}
 	}
 	return nil
 }

@@ -81,6 +81,9 @@ type Resolution struct {
 	Data           map[string]json.RawMessage `json:"data,omitempty"`
 }
 
+// MethodOperator is the method of a Resolver who is the operator, by command or by the operator API.
+const MethodOperator = "urn:mentionable:auth:operator:v0.1"
+
 // Resolver is the verified identity that resolved a demand.
 type Resolver struct {
 	Issuer  string `json:"issuer"`

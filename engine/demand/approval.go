@@ -27,9 +27,6 @@ const (
 	codeApprovalExpired = "approval:expired"
 )
 
-// MethodOperator is the method of a decision that the operator took, by command or by the operator API.
-const MethodOperator = "urn:mentionable:auth:operator:v0.1"
-
 // deciderPage is the decider of a click on the page: its address went to the approvers alone.
 const deciderPage = "page of the approval"
 
@@ -185,7 +182,7 @@ func (a *approvals) resolverOf(by Decider) *policypart.Resolver {
 	if by.Resolver != nil || by.Name == deciderPage {
 		return by.Resolver
 	}
-	return &policypart.Resolver{Issuer: hostOf(a.secrets.base), Subject: by.Name, Method: MethodOperator}
+	return &policypart.Resolver{Issuer: hostOf(a.secrets.base), Subject: by.Name, Method: policypart.MethodOperator}
 }
 
 func hostOf(base *url.URL) string {
@@ -197,6 +194,9 @@ func hostOf(base *url.URL) string {
 
 // approvalFault returns a refusal with the text for an approver.
 func approvalFault(i policypart.Issuance, refusal *policypart.Refusal) error {
+	if refusal.Withdrawn {
+		return asFault(refusal)
+	}
 	switch refusal.Code {
 	case policypart.CodeExpired:
 		return fault.Wrap(fault.Gone, "this approval has expired", refusal)

@@ -68,6 +68,9 @@ func (p *pages) view(i policypart.Issuance) View {
 	if i.Purpose == policypart.PurposeLinkComplete && len(undecided(i.Resolution).Sides) > 0 { // no to this address, and another one is asked about
 		view.Outcome = policypart.OutcomeDenied
 	}
+	if refusal != nil && refusal.Withdrawn {
+		view.Status, view.Outcome = policypart.StatusDropped, ""
+	}
 	if i.Purpose == policypart.PurposeApproval {
 		showApproval(&view, i, kept)
 	}

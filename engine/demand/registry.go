@@ -105,7 +105,7 @@ func (r *registry) lost(ctx context.Context, i policypart.Issuance) *policypart.
 			return changedSince("another party")
 		}
 	}
-	return &policypart.Refusal{Code: policypart.CodeUsed, Reason: "the turn does not wait for it any more"}
+	return &policypart.Refusal{Code: policypart.CodeUsed, Reason: "the turn does not wait for it any more", Withdrawn: true}
 }
 
 // Audit rows of refused attempts that one node writes per minute. A scanner that guesses states must not fill the audit
@@ -197,8 +197,14 @@ func (l *rowLimit) take(now time.Time) (skipped int, ok bool) {
 	return skipped, true
 }
 
+// withdrawn is what the person at the page reads of a demand that no one met.
+const withdrawn = "this request is no longer needed: the message was withdrawn, or its sender wrote again"
+
 // asFault returns a refusal with the text for the person at the page.
 func asFault(refusal *policypart.Refusal) error {
+	if refusal.Withdrawn {
+		return fault.Wrap(fault.Conflict, withdrawn, refusal)
+	}
 	switch refusal.Code {
 	case policypart.CodeUnknown:
 		return fault.Wrap(fault.NotFound, "this link is not valid", refusal)

@@ -53,7 +53,7 @@ func (o *operators) Withdraw(ctx context.Context, id, by string) error {
 }
 
 func (o *operators) withdrawn(i policypart.Issuance, by string, now time.Time) Ending {
-	resolver := &policypart.Resolver{Issuer: hostOf(o.secrets.base), Subject: by, Method: MethodOperator}
+	resolver := &policypart.Resolver{Issuer: hostOf(o.secrets.base), Subject: by, Method: policypart.MethodOperator}
 	ending := denied(i, resolver, policypart.StatusIssued, "The operator of this server ended this request, so nothing was done: "+quoted(i), now)
 	ending.Response.Error.Code, ending.Response.Metadata = codeWithdrawn, nil
 	ending.Audit = []exchange.AuditRecord{approvalRow(i, codeWithdrawn, by, i.Kind+" was withdrawn by "+by, now)}

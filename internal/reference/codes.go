@@ -169,7 +169,7 @@ var codes = []Group{
 		{"state:thread", "The demand is one of another thread or task.", "Answer in the thread that asked."},
 		{"state:principal", "Someone else than the asker tries to answer.", "Let the asker open the link."},
 		{"state:expired", "The demand's time is over.", "Write to the agent again."},
-		{"state:used", "The demand was answered before.", "Nothing."},
+		{"state:used", "The demand was answered before, or its message was withdrawn.", "Nothing; a new message brings a new demand."},
 		{"state:terms", "The answer is about other terms than those that were asked.", "Open the link again and answer what it shows."},
 		{"state:proof", "The receipt, the login or the code does not prove what it should.", "Try again; the message has the reason."},
 		{"state:payment", "The payment was offered for another demand before.", "Make a new payment."},
