@@ -215,7 +215,7 @@ func (inMemory) Close() error { return nil }
 
 // errKept refuses content with a key: an original has the quotation of the mail that it answers whole, with its links.
 func errKept() error {
-	return fault.New(fault.Forbidden, "this holds a link of this server that works for everyone who has it, so agents do not get it; the operator does: inbox show --raw")
+	return fault.New(fault.Forbidden, "this holds a link of this server that works for everyone who has it, so agents do not get it; the operator finds it at the message in the console")
 }
 
 func errMissing() error { return fault.New(fault.NotFound, "no such file") }

@@ -344,7 +344,7 @@ func firstSteps(v overviewView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = design.Copyable("inbox turns list --follow").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = design.Copyable("inbox list --follow").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
