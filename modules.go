@@ -23,20 +23,33 @@ import (
 type channelEntry struct {
 	name        string
 	receivedVia string // as Module.ReceivedVia: cards name it before the module is made
-	off         bool   // by the settings
-	open        func() (exchange.Module, error)
+	open        func(*modules) (exchange.Module, error)
 }
 
-// channelList are all channels of a node. Nothing else enumerates them.
-func (m *modules) channelList() []channelEntry {
+// channelEntries are all channels of this program. Nothing else enumerates them.
+func channelEntries() []channelEntry {
 	return []channelEntry{
-		{activitypub.ChannelName, normalized.ViaActivityPub, false, m.openActivityPub},
-		{a2a.ChannelName, normalized.ViaA2A, false, m.openA2A},
-		{chat.ChannelName, normalized.ViaA2A, false, m.openChat},
-		{bridge.ChannelName, normalized.ViaA2A, false, m.openBridge},
-		{tasks.ChannelName, normalized.ViaA2A, false, m.openTasks},
-		{email.ChannelName, normalized.ViaEmail, m.config.SMTP.Listen == "", m.openEmail},
+		{activitypub.ChannelName, normalized.ViaActivityPub, (*modules).openActivityPub},
+		{a2a.ChannelName, normalized.ViaA2A, (*modules).openA2A},
+		{chat.ChannelName, normalized.ViaA2A, (*modules).openChat},
+		{bridge.ChannelName, normalized.ViaA2A, (*modules).openBridge},
+		{tasks.ChannelName, normalized.ViaA2A, (*modules).openTasks},
+		{email.ChannelName, normalized.ViaEmail, (*modules).openEmail},
 	}
+}
+
+// channelList are the channels that the settings switch on.
+func (m *modules) channelList() []channelEntry {
+	return slices.DeleteFunc(channelEntries(), func(c channelEntry) bool { return c.name == email.ChannelName && m.config.SMTP.Listen == "" })
+}
+
+// ChannelNames lists the channels of this program, whether they are switched on or not, and that of questions between agents of one server.
+func ChannelNames() []string {
+	var names []string
+	for _, one := range channelEntries() {
+		names = append(names, one.name)
+	}
+	return append(names, exchange.ChannelLocal)
 }
 
 // Node is what a channel of an embedding program gets from the server that runs it.
@@ -78,13 +91,13 @@ type modules struct {
 // openModules opens the channels of the server and those of the embedding program, and hands their work to the queue.
 func openModules(below *engine, more []OpenChannel) (*modules, error) {
 	m := &modules{engine: below}
-	list := slices.DeleteFunc(m.channelList(), func(c channelEntry) bool { return c.off })
+	list := m.channelList()
 	for _, open := range more {
-		list = append(list, channelEntry{open: func() (exchange.Module, error) { return open(m.node()) }})
+		list = append(list, channelEntry{open: func(m *modules) (exchange.Module, error) { return open(m.node()) }})
 	}
 
 	for _, one := range list {
-		module, err := one.open()
+		module, err := one.open(m)
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +127,7 @@ func (m *modules) node() Node {
 func (m *modules) inbound() []string {
 	var words []string
 	for _, one := range m.channelList() {
-		if !one.off && !slices.Contains(words, one.receivedVia) {
+		if !slices.Contains(words, one.receivedVia) {
 			words = append(words, one.receivedVia)
 		}
 	}

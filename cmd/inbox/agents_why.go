@@ -49,7 +49,7 @@ proved nothing. It does not check limits on how much a sender may send. "inbox a
 
 	addJSON(cmd)
 	cmd.Flags().StringVar(&question.Purpose, "purpose", "message", "message, tool:<name> or skill:<id>")
-	cmd.Flags().StringVar(&channel, "channel", "", "the channel, which proves its senders in its own way")
+	addChoice(cmd, &channel, "channel", "the channel, which proves its senders in its own way", inbox.ChannelNames()...)
 	cmd.Flags().StringVar(&question.Method, "proof", "", "how the sender was proven: a URN, or its name alone such as email-dmarc")
 	cmd.Flags().StringVar(&question.Subject, "subject", "", "whom the proof names; default: what follows from the address")
 	cmd.Flags().StringVar(&question.Issuer, "issuer", "", "who vouches for the sender; default: this server")

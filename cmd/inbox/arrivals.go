@@ -33,7 +33,7 @@ func (f *arrivalFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.filter.Agent, "agent", "", "only messages to this agent")
 	flags.StringVar(&f.filter.Sender, "from", "", "only of this sender: an address, all of a domain as @example.org, or a principal as --json shows it")
-	flags.StringVar(&f.filter.Channel, "channel", "", "only by this channel, such as email, activitypub, a2a or chat")
+	addChoice(cmd, &f.filter.Channel, "channel", "only by this channel", inbox.ChannelNames()...)
 	flags.StringSliceVar(&f.states, "state", nil, "only in these states, with commas between: "+strings.Join(exchange.States(), ", "))
 	flags.StringVar(&f.since, "since", "", "accepted within this time, such as 24h, or since this moment (RFC 3339)")
 	flags.StringVar(&f.until, "until", "", "accepted longer ago than this, or before this moment")

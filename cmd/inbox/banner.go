@@ -53,7 +53,8 @@ func banner(config *inbox.Config, taken listeners) string {
 			console = "https://" + admin
 		}
 	}
-	line(&text, "API", console+"/api/v1, token in "+filepath.Join(config.DataDir, operator.AdminTokenFile))
+	line(&text, "console", console+"/console, sign in with the token in "+filepath.Join(config.DataDir, operator.AdminTokenFile))
+	line(&text, "API", console+"/api/v1, with the same token")
 	line(&text, "health", console+"/readyz")
 	line(&text, "log", fmt.Sprintf("standard error, %s, from level %s", config.Log.Format, config.Log.Level))
 	line(&text, "data", dataOf(config))

@@ -59,7 +59,7 @@ func newDeliveriesList() *cobra.Command {
 	cmd.Flags().StringVar(&filter.TurnID, "turn", "", "only deliveries of this turn")
 	cmd.Flags().StringVar(&filter.Key, "to", "", "only this host or domain")
 	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only answers of this agent")
-	cmd.Flags().StringVar(&filter.Channel, "channel", "", "only by this channel")
+	addChoice(cmd, &filter.Channel, "channel", "only by this channel", inbox.ChannelNames()...)
 	cmd.Flags().StringVar(&since, "since", "", "made within this time, such as 24h, or since this moment (RFC 3339)")
 	cmd.Flags().StringVar(&until, "until", "", "made longer ago than this, or before this moment")
 	addPaging(cmd, &filter.Before, &filter.Limit)

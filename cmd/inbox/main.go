@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -158,16 +160,60 @@ func wrongArguments(cmd *cobra.Command, given []string) string {
 		return text
 	}
 
-	words := strings.Fields(cmd.Use)[1:]
-	repeated := len(words) > 0 && strings.Contains(words[len(words)-1], "…")
-	required := slices.DeleteFunc(slices.Clone(words), func(word string) bool { return strings.HasPrefix(word, "[") })
+	required, most := positionals(cmd.Use)
 	switch {
 	case len(given) < len(required):
-		return strings.Join(required[len(given):], " and ") + " is missing: " + cmd.UseLine()
-	case len(given) > len(words) && !repeated:
-		return fmt.Sprintf("%q is too much: %s", given[len(words)], cmd.UseLine())
+		missing := required[len(given):]
+		verb := " is missing: "
+		if len(missing) > 1 {
+			verb = " are missing: "
+		}
+		return strings.Join(missing, " and ") + verb + cmd.UseLine()
+	case len(given) > most:
+		return fmt.Sprintf("%q is too much: %s", given[most], cmd.UseLine())
 	}
 	return ""
+}
+
+// optionalPart is what a line of use has in brackets, innermost first, or in braces, which hold flags.
+var optionalPart = regexp.MustCompile(`\[[^][]*\]|\{[^{}]*\}`)
+
+// positionals reads a line of use: the arguments that must be there, and how many there can be. Of alternatives the first one counts; the
+// others are flags.
+func positionals(use string) (required []string, most int) {
+	_, rest, _ := strings.Cut(use, " ")
+	optional := 0
+	for optionalPart.MatchString(rest) {
+		rest = optionalPart.ReplaceAllStringFunc(rest, func(part string) string {
+			for words := range strings.SplitSeq(strings.Trim(part, "[]{}"), "|") {
+				switch {
+				case strings.Contains(words, "--"): // a flag and its value
+				case strings.Contains(words, "…"):
+					optional = math.MaxInt / 2
+				default:
+					optional += len(strings.Fields(words))
+				}
+			}
+			return ""
+		})
+	}
+
+	rest, _, _ = strings.Cut(rest, " | ")
+	flag := false
+	for _, word := range strings.Fields(rest) {
+		switch {
+		case strings.HasPrefix(word, "--"):
+			flag = true
+		case flag: // its value
+			flag = false
+		default:
+			required = append(required, word)
+		}
+		if strings.Contains(word, "…") {
+			optional = math.MaxInt / 2
+		}
+	}
+	return required, len(required) + optional
 }
 
 // choice is a flag that takes one of a few words.

@@ -70,7 +70,7 @@ without their bytes. Names that no sender has are not found: read recordings bef
 	set.DurationVar(&flags.forTime, "for", 0, "end after this time, such as 10m")
 	set.IntVar(&flags.count, "count", 0, "end after so many messages")
 	set.StringVar(&flags.filter.Agent, "agent", "", "only messages to this agent")
-	set.StringVar(&flags.filter.Channel, "channel", "", "only by this channel, such as email, activitypub, a2a or chat")
+	addChoice(cmd, &flags.filter.Channel, "channel", "only by this channel", inbox.ChannelNames()...)
 	set.BoolVar(&flags.pseudonyms, "pseudonyms", true, "give people other names and addresses")
 	set.BoolVar(&flags.options.Originals, "originals", false, "also keep each message as it came, with everything in it")
 	return cmd

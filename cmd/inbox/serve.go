@@ -84,7 +84,8 @@ func greeting(server *inbox.Server) string {
   actor     %[2]s/agents/%[3]s
   card      %[2]s/a2a/%[3]s/.well-known/agent-card.json
   mail      %[3]s@%[4]s by SMTP at %[5]s
-  API       %[2]s/api/v1, token in %[8]s
+  console   %[2]s/console, sign in with the token in %[8]s
+  API       %[2]s/api/v1, with the same token
   log       standard error
   data      %[6]s
 

@@ -110,7 +110,7 @@ type workFlags struct {
 
 func (w *workFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&w.agent, "agent", "", "only work of this agent")
-	cmd.Flags().StringVar(&w.channel, "channel", "", "only what came or leaves by this channel, such as email")
+	addChoice(cmd, &w.channel, "channel", "only what came or leaves by this channel", inbox.ChannelNames()...)
 	cmd.Flags().StringVar(&w.since, "since", "", "only what failed within this time, such as 2h, or after this moment (RFC 3339)")
 }
 
