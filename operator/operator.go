@@ -17,6 +17,7 @@ import (
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
+	"inbox/internal/clip"
 	"inbox/internal/config"
 	"inbox/internal/queue"
 	"inbox/internal/safehttp"
@@ -28,13 +29,18 @@ import (
 const CommandLine = "operator:command line"
 
 // ByCommand returns the context of a command that works on the database itself: its first change is on the audit trail in the same
-// transaction, as "operator:command NAME" of the user of the machine. The detail is the command without its arguments, which may name people.
-func ByCommand(ctx context.Context, command, user string) context.Context {
+// transaction, as "operator:command NAME" of the user of the machine. Objects are what the command acts on: ids, addresses, names of agents.
+// They are in the detail, from which an erasure takes people.
+func ByCommand(ctx context.Context, command, user string, objects ...string) context.Context {
 	words := strings.Fields(command)
 	return store.WithAct(ctx, exchange.AuditRecord{
-		Code: exchange.AuditOperator + "command." + strings.Join(words[min(1, len(words)):], "."), Principal: exchange.OperatorPrincipal("command " + user), Detail: command,
+		Code: exchange.AuditOperator + "command." + strings.Join(words[min(1, len(words)):], "."), Principal: exchange.OperatorPrincipal("command " + user),
+		Detail: clip.Marked(strings.Join(append([]string{command}, objects...), " "), maxDetail, "…"),
 	})
 }
+
+// maxDetail bounds the detail of a record, in bytes: a command may name thousands of messages.
+const maxDetail = 500
 
 // Operator is what an operator may do, by topic.
 type Operator struct {

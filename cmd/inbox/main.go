@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"regexp"
 	"runtime"
@@ -160,7 +159,9 @@ func wrongArguments(cmd *cobra.Command, given []string) string {
 		return text
 	}
 
-	required, most := positionals(cmd.Use)
+	required, optional := positionals(cmd.Use)
+	all := slices.Concat(required, optional)
+	repeated := slices.ContainsFunc(all, func(name string) bool { return strings.Contains(name, "…") })
 	switch {
 	case len(given) < len(required):
 		missing := required[len(given):]
@@ -169,8 +170,8 @@ func wrongArguments(cmd *cobra.Command, given []string) string {
 			verb = " are missing: "
 		}
 		return strings.Join(missing, " and ") + verb + cmd.UseLine()
-	case len(given) > most:
-		return fmt.Sprintf("%q is too much: %s", given[most], cmd.UseLine())
+	case len(given) > len(all) && !repeated:
+		return fmt.Sprintf("%q is too much: %s", given[len(all)], cmd.UseLine())
 	}
 	return ""
 }
@@ -178,20 +179,15 @@ func wrongArguments(cmd *cobra.Command, given []string) string {
 // optionalPart is what a line of use has in brackets, innermost first, or in braces, which hold flags.
 var optionalPart = regexp.MustCompile(`\[[^][]*\]|\{[^{}]*\}`)
 
-// positionals reads a line of use: the arguments that must be there, and how many there can be. Of alternatives the first one counts; the
-// others are flags.
-func positionals(use string) (required []string, most int) {
+// positionals reads the names of arguments in a line of use: those that must be there, and those that may. Of alternatives the first one
+// counts; the others are flags.
+func positionals(use string) (required, optional []string) {
 	_, rest, _ := strings.Cut(use, " ")
-	optional := 0
 	for optionalPart.MatchString(rest) {
 		rest = optionalPart.ReplaceAllStringFunc(rest, func(part string) string {
 			for words := range strings.SplitSeq(strings.Trim(part, "[]{}"), "|") {
-				switch {
-				case strings.Contains(words, "--"): // a flag and its value
-				case strings.Contains(words, "…"):
-					optional = math.MaxInt / 2
-				default:
-					optional += len(strings.Fields(words))
+				if !strings.Contains(words, "--") { // a flag and its value
+					optional = append(optional, strings.Fields(words)...)
 				}
 			}
 			return ""
@@ -209,11 +205,8 @@ func positionals(use string) (required []string, most int) {
 		default:
 			required = append(required, word)
 		}
-		if strings.Contains(word, "…") {
-			optional = math.MaxInt / 2
-		}
 	}
-	return required, len(required) + optional
+	return required, optional
 }
 
 // choice is a flag that takes one of a few words.

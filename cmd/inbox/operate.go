@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/user"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -125,8 +126,29 @@ func operateOn(cmd *cobra.Command, config *inbox.Config, work func(*inbox.Operat
 	if err != nil {
 		return err
 	}
-	cmd.SetContext(operator.ByCommand(cmd.Context(), cmd.CommandPath(), systemUser()))
+	actOn(cmd, objectsOf(cmd)...)
 	return errors.Join(work(opened), opened.Close())
+}
+
+// actOn begins an act of the operator on these objects: its first change is on the audit trail with them.
+func actOn(cmd *cobra.Command, objects ...string) {
+	cmd.SetContext(operator.ByCommand(cmd.Context(), cmd.CommandPath(), systemUser(), objects...))
+}
+
+// objectsOf are the arguments that name what a command acts on, by its line of use. Texts and files are none.
+func objectsOf(cmd *cobra.Command) (objects []string) {
+	required, optional := positionals(cmd.Use)
+	names := append(required, optional...)
+	for i, given := range cmd.Flags().Args() {
+		if len(names) == 0 {
+			break
+		}
+		name := strings.TrimRight(names[min(i, len(names)-1)], "…")
+		if slices.Contains([]string{"ID", "NAME", "AGENT", "ADDRESS", "ACTOR", "TARGET", "PERSON", "WHO", "RUN"}, name) {
+			objects = append(objects, given)
+		}
+	}
+	return objects
 }
 
 // systemUser is the user of the machine who runs a command, for the record.
@@ -169,6 +191,7 @@ func printRead(cmd *cobra.Command, empty string, heading []string, read func(*in
 func each(cmd *cobra.Command, names []string, done string, do func(o *inbox.Operator, name string) error) error {
 	return operate(cmd, func(o *inbox.Operator) error {
 		for _, name := range names {
+			actOn(cmd, name)
 			if err := do(o, name); err != nil {
 				return err
 			}
