@@ -68,6 +68,14 @@ type WrittenAnswer struct {
 	Parts []normalized.Part `json:"parts,omitempty"` // empty once they are the turn's reply
 }
 
+// AnsweredBy is the operator who wrote the answer of a turn; empty = the agent did, or there is none.
+func AnsweredBy(turn TurnRecord) string {
+	if turn.Written == nil || turn.Response == nil {
+		return ""
+	}
+	return turn.Written.By
+}
+
 // SaidAnswer names an answer that a turn had before an operator wrote a further one.
 type SaidAnswer struct {
 	ReplyID string `json:"reply"`

@@ -70,6 +70,8 @@ type Shown struct {
 
 	ToolRequests []exchange.ToolRequest `json:"tool_requests,omitempty"` // oldest first
 
+	// AnsweredBy is the operator who wrote the answer; empty = it is the agent's.
+	AnsweredBy string `json:"answered_by,omitempty"`
 	// Takeover says which operator writes as the agent in the conversation; nil = none.
 	Takeover *exchange.Takeover `json:"takeover,omitempty"`
 	// Draft is what the agent said while an operator had the conversation: it did not leave. Nil = nothing.
@@ -103,7 +105,7 @@ func (m Messages) Show(ctx context.Context, id string) (Shown, error) {
 		return shown, err
 	}
 
-	shown.Deliveries = listed(shown.Deliveries)
+	shown.AnsweredBy, shown.Deliveries = exchange.AnsweredBy(shown.Turn), listed(shown.Deliveries)
 	if shown.ToolRequests, err = m.Finder.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turnID, All: true, Limit: 500}); err != nil {
 		return shown, err
 	}

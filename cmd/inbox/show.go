@@ -83,7 +83,11 @@ func printShown(out io.Writer, shown operator.Shown) {
 
 	fmt.Fprintf(out, "\n%s\n", printable(markup.PlainText(message.Parts)))
 	if answer := shown.Turn.Response; answer != nil {
-		fmt.Fprintf(out, "\nAnswer %s\n%s\n", shown.Turn.ReplyID, printable(markup.PlainText(answer.Parts)))
+		author := ""
+		if shown.AnsweredBy != "" {
+			author = ", written by " + oneLine(shown.AnsweredBy)
+		}
+		fmt.Fprintf(out, "\nAnswer %s%s\n%s\n", shown.Turn.ReplyID, author, printable(markup.PlainText(answer.Parts)))
 		printFailure(out, shown.Turn)
 	}
 

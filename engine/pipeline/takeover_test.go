@@ -121,7 +121,7 @@ func TestTakeover(t *testing.T) {
 		if got := said(e.peer.next(t)); got != toTalk.Text {
 			t.Fatalf("delivered %q", got)
 		}
-		if turn := e.ended(t, second.TurnID); turn.State != exchange.StateAnswered || turn.Written == nil || turn.Written.By != bert || len(turn.Written.Parts) != 0 {
+		if turn := e.ended(t, second.TurnID); turn.State != exchange.StateAnswered || exchange.AnsweredBy(turn) != bert || len(turn.Written.Parts) != 0 {
 			t.Fatalf("%s, %+v", turn.State, turn.Written)
 		}
 
