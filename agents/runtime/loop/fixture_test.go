@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/envelope/fixturetest"
@@ -203,6 +204,9 @@ func (s *script) options() loop.Options {
 		Declarations:  s.declared, StructuredOutput: s.setting["structured_output"], Control: (*scriptControl)(s),
 		Observer: loop.ObserverFunc(s.observe),
 	}
+	if ttl, has := s.setting["transcript_lock_ttl"]; has {
+		options.TranscriptLockTTL = max(time.Second, time.Duration(number(ttl))*time.Second)
+	}
 	if id := value.Text(s.setting["transcript_session_id"]); value.Trim(id) != "" {
 		options.SessionID = id
 	}
@@ -253,6 +257,12 @@ func (s *script) callbacks(options *loop.Options) {
 		s.calls["mediator_contexts"] = []any{}
 		options.Mediator = loop.MediatorFunc(s.mediate)
 	}
+	if _, has := s.setting["interrupts"]; has {
+		options.Interrupts = loop.InterruptSourceFunc(func(context.Context, loop.Request, map[string]any) (any, error) {
+			value, _ := s.next("interrupts", s.list("interrupts"), false)
+			return value, nil
+		})
+	}
 	if diagnostics, has := value.Object(s.setting["diagnostics"]); has {
 		options.Diagnostics = func(context.Context, map[string]any) (map[string]any, error) { return diagnostics, nil }
 	}
@@ -269,6 +279,14 @@ func (s *script) callbacks(options *loop.Options) {
 }
 
 func (s *script) stores(options *loop.Options) {
+	if _, has := s.setting["lock"]; has {
+		s.calls["lock_calls"] = []any{}
+		options.TranscriptLock = (*scriptLock)(s)
+	}
+	if _, has := s.setting["persister"]; has {
+		s.calls["persist_calls"] = []any{}
+		options.TranscriptPersister = (*scriptPersister)(s)
+	}
 	if yes(s.setting["request_store"]) {
 		s.calls["store_calls"] = []any{}
 		s.store = new(requesttest.Memory)
@@ -328,8 +346,48 @@ func (p *scriptPolicy) RecordToolResult(_ context.Context, result loop.ToolResul
 	}, nil
 }
 
+type scriptLock script
+
+func (l *scriptLock) Acquire(_ context.Context, sessionID string, ttl time.Duration) (string, error) {
+	(*script)(l).note("lock_calls", map[string]any{
+		"op": "acquire", "call": "acquire", "session_id": sessionID, "ttl": int(ttl / time.Second),
+	})
+	if l.setting["lock"] == "contended" {
+		return "", nil
+	}
+	return "lock-token", nil
+}
+
+func (l *scriptLock) Release(_ context.Context, sessionID, token string) error {
+	(*script)(l).note("lock_calls", map[string]any{
+		"op": "release", "call": "release", "session_id": sessionID, "token": token,
+	})
+	if l.setting["lock"] == "release_throws" {
+		panic("release")
+	}
+	return nil
+}
+
+type scriptPersister script
+
+func (p *scriptPersister) Persist(_ context.Context, messages []envelope.Envelope, r loop.Request, result map[string]any) error {
+	entry := map[string]any{
+		"message_count": len(messages), "messages": envelope.Values(messages), "result": result, "max_turns": r.MaxTurns,
+		"request_messages": len(r.Messages), "result_keys": nil,
+	}
+	for _, name := range []string{"status", "completed", "turn_count", "schema", "version", "final_content", "run_outcome"} {
+		entry[name] = result[name]
+		entry["result_"+name] = result[name]
+	}
+	(*script)(p).note("persist_calls", entry)
+	if p.setting["persister"] == "throw" {
+		panic("persister")
+	}
+	return nil
+}
+
 // loose are the members whose form the shared records do not show: what is recorded is compared by its known members.
-var loose = []string{"policy_calls", "store_calls"}
+var loose = []string{"policy_calls", "lock_calls", "persist_calls", "store_calls"}
 
 // record returns what was called, in the members that the case expects and in those that it lacks.
 func (s *script) record(expected map[string]any) map[string]any {

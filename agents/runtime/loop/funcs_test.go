@@ -22,6 +22,14 @@ func (f ProviderAdapterFunc) ProviderTurn(ctx context.Context, request ProviderR
 	return f(ctx, request)
 }
 
+// InterruptSourceFunc makes an InterruptSource of a function.
+type InterruptSourceFunc func(ctx context.Context, request Request, turn map[string]any) (any, error)
+
+// Poll calls f.
+func (f InterruptSourceFunc) Poll(ctx context.Context, request Request, turn map[string]any) (any, error) {
+	return f(ctx, request, turn)
+}
+
 // RunnerFunc makes a Runner of a function.
 type RunnerFunc func(ctx context.Context, messages []envelope.Envelope, turn map[string]any) (any, error)
 

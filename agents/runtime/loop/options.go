@@ -3,11 +3,16 @@ package loop
 import (
 	"context"
 	"maps"
+	"slices"
+	"time"
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/value"
 )
+
+// defaultLockTTL is how long a transcript stays locked after its process died (agent runtime contract, section 3.1).
+const defaultLockTTL = 300 * time.Second
 
 // Options of a run; the zero value runs one turn (agent runtime contract, section 3.1).
 type Options struct {
@@ -34,6 +39,8 @@ type Options struct {
 	// Diagnostics sees every tool result and may add an object to records and events. Its failures change nothing.
 	Diagnostics func(ctx context.Context, about map[string]any) (map[string]any, error)
 
+	Interrupts InterruptSource // polled after each turn that did not complete the conversation (section 3.8)
+
 	CompactionPolicy map[string]any // with Summarizer (section 3.9)
 	Summarizer       Summarizer
 
@@ -41,7 +48,13 @@ type Options struct {
 	RunID     string     // trimmed; else run_id or chat_run_id of Metadata
 	Control   RunControl // used when there are a run id and a session id
 
-	RequestStore RequestStore
+	// TranscriptLock is acquired for SessionID before the first turn. It is the option transcript_lock of the contract, which
+	// transcript_lock_store also names. A run without a session id is not locked.
+	TranscriptLock    TranscriptLock
+	TranscriptLockTTL time.Duration // default 300 s, least 1 s
+
+	TranscriptPersister TranscriptPersister
+	RequestStore        RequestStore
 
 	Principal map[string]any // put into Context as "principal" unless that is there
 	Metadata  map[string]any // session and run ids are also looked up here
@@ -68,6 +81,11 @@ func (o Options) resolved() Options {
 	}
 
 	o.Context = own
+	if o.TranscriptLockTTL == 0 {
+		o.TranscriptLockTTL = defaultLockTTL
+	}
+	o.TranscriptLockTTL = max(time.Second, o.TranscriptLockTTL)
+
 	o.SessionID = identify(o.SessionID, o.Metadata, "transcript_session_id", "session_id", "transcript_id")
 	o.RunID = identify(o.RunID, o.Metadata, "run_id", "chat_run_id")
 	return o
@@ -104,6 +122,25 @@ func (o *Options) structuredOutput(declared int) (*StructuredOutput, error) {
 	}
 
 	return output, nil
+}
+
+// request returns the input of the run with the transcript so far.
+func (o *Options) request(messages []envelope.Envelope) Request {
+	return Request{
+		Messages: slices.Clip(messages), Context: o.Context, Metadata: o.Metadata, Principal: o.Principal, MaxTurns: o.MaxTurns,
+		SessionID: o.SessionID, RunID: o.RunID,
+	}
+}
+
+// Request is the input of a run for a TranscriptPersister and an InterruptSource. Nothing in it may be changed.
+type Request struct {
+	Messages  []envelope.Envelope // the transcript so far
+	Context   map[string]any
+	Metadata  map[string]any
+	Principal map[string]any // nil = none
+	MaxTurns  int
+	SessionID string
+	RunID     string
 }
 
 // Runner returns one assistant turn for a transcript: normally a call of a model. The result is an object with content,
@@ -175,6 +212,31 @@ type Proposal struct {
 	Turn                 int
 	PriorToolResults     []any // execution results of the run so far
 	PriorMediatedResults []any // those of this turn
+}
+
+// InterruptSource returns a message that reached the conversation during a run, or nil. The message is an object, or an
+// envelope.Envelope. Its metadata.interrupt_action, else metadata.action, is cancel, redirect or message, and anything else is
+// message. Cancel ends the run with status interrupted; the others are appended to the transcript, and the next turn reads them.
+// The source is also polled once when the context of the run ends, because it may know who ended it. An error ends the run
+// (agent runtime contract, section 3.8).
+type InterruptSource interface {
+	Poll(ctx context.Context, request Request, turn map[string]any) (any, error)
+}
+
+// TranscriptLock permits one run at a time in a session (agent runtime contract, section 3.2).
+type TranscriptLock interface {
+	// Acquire returns a token, or "" if another run holds the session. An error ends the run before its first turn.
+	Acquire(ctx context.Context, sessionID string, ttl time.Duration) (token string, err error)
+	// Release is called once for every token, also after a failed run. Its errors and panics change nothing. The context is not
+	// cancelled with the run.
+	Release(ctx context.Context, sessionID, token string) error
+}
+
+// TranscriptPersister stores the transcript and the normalized result of a run: once per run, after its last turn and before the
+// event completed. It is not called for a run that did not get its lock. Its errors and panics change nothing. The context is not
+// cancelled with the run (agent runtime contract, section 3.2).
+type TranscriptPersister interface {
+	Persist(ctx context.Context, messages []envelope.Envelope, request Request, result map[string]any) error
 }
 
 // RequestStore keeps runtime tool requests that wait for someone outside, and returns the request as stored. A

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"strings"
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
@@ -11,22 +12,80 @@ import (
 	"inbox/agents/runtime/value"
 )
 
-const actionCancel = "cancel"
+// Actions of an interrupt (agent runtime contract, section 3.8).
+const (
+	ActionCancel   = "cancel"
+	ActionRedirect = "redirect"
+	ActionMessage  = "message"
+)
 
-// interrupt is a cancellation from outside of the conversation (agent runtime contract, section 3.8).
+// interrupt is a message from outside of the conversation (agent runtime contract, section 3.8).
 type interrupt struct {
 	message  envelope.Envelope
 	metadata map[string]any
+	action   string
 	silent   bool // the message is about this process and stays out of the transcript
 }
 
-// cancelled looks whether the run is to stop: by its context or by run control.
-func (r *run) cancelled(ctx context.Context) *interrupt {
+// checkInterrupted polls the interrupt source, then looks for a cancellation. It reports whether the run stops.
+func (r *run) checkInterrupted(ctx context.Context) (stop bool, err error) {
 	if over(ctx) {
-		return r.stoppedByContext(ctx)
+		return r.checkCancelled(ctx)
+	}
+	found, err := r.poll(ctx)
+	if err == nil && found == nil {
+		found, err = r.cancelled(ctx)
+	}
+	if err != nil || found == nil {
+		return false, err
+	}
+	return r.accept(found), nil
+}
+
+// checkCancelled looks for a cancellation. It reports whether the run stops.
+func (r *run) checkCancelled(ctx context.Context) (stop bool, err error) {
+	found, err := r.cancelled(ctx)
+	if err != nil || found == nil {
+		return false, err
+	}
+	return r.accept(found), nil
+}
+
+// poll asks the interrupt source; nil is no interrupt.
+func (r *run) poll(ctx context.Context) (*interrupt, error) {
+	if r.options.Interrupts == nil {
+		return nil, nil
+	}
+
+	var given any
+	err := guard("interrupt source", func() (err error) {
+		given, err = r.options.Interrupts.Poll(ctx, r.options.request(r.messages), r.turnContext)
+		return err
+	})
+	if err != nil || given == nil {
+		return nil, err
+	}
+
+	message, is := given.(envelope.Envelope)
+	if !is {
+		if _, is := value.Object(given); !is {
+			r.emit("interrupt_ignored", map[string]any{"reason": "invalid_message", "turn": r.turn})
+			return nil, nil
+		}
+		if message, err = envelope.Normalize(given); err != nil {
+			return nil, err //nolint:wrapcheck // its errors are the contract's
+		}
+	}
+	return r.interrupted(message), nil
+}
+
+// cancelled looks whether the run is to stop: by its context or by run control.
+func (r *run) cancelled(ctx context.Context) (*interrupt, error) {
+	if over(ctx) {
+		return r.stoppedByContext(ctx), nil
 	}
 	if !r.controlled() {
-		return nil
+		return nil, nil
 	}
 
 	var asked bool
@@ -35,46 +94,68 @@ func (r *run) cancelled(ctx context.Context) *interrupt {
 		return err
 	})
 	if err != nil || !asked {
-		return nil // who cannot say so has not asked
+		return nil, nil //nolint:nilerr // run control that cannot be read has asked for nothing
 	}
 
-	metadata := map[string]any{"type": "chat_run_interrupt", "run_id": r.options.RunID, "session_id": r.options.SessionID}
-	said := maps.Clone(metadata)
-	said["interrupt_action"] = actionCancel
-	message := envelope.UserText("Cancel this run.", said)
-
-	metadata["turn"], metadata["action"], metadata["message"] = r.turn, actionCancel, message.Value()
-	r.emit("interrupt_received", metadata)
-	return &interrupt{message: message, metadata: metadata}
+	return r.interrupted(envelope.UserText("Cancel this run.", map[string]any{
+		"type": "chat_run_interrupt", "interrupt_action": ActionCancel,
+		"run_id": r.options.RunID, "session_id": r.options.SessionID,
+	})), nil
 }
 
 func over(ctx context.Context) bool { return ctx.Err() != nil }
 
-// stoppedByContext says why this process stops the run. No one in the conversation said anything, so the transcript
-// gets no message.
+// stoppedByContext says why this process stops the run: as the interrupt source reports it, if it knows of a cancellation. Otherwise no
+// one in the conversation said anything, and the transcript gets no message.
 func (r *run) stoppedByContext(ctx context.Context) *interrupt {
+	r.stopCause = context.Cause(ctx)
+	if found, err := r.poll(context.WithoutCancel(ctx)); err == nil && found != nil {
+		if found.action == ActionCancel {
+			return found
+		}
+		r.accept(found)
+	}
+
 	reason := "context_cancelled"
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		reason = "deadline_exceeded"
 	}
-	r.stopCause = context.Cause(ctx)
-	metadata := map[string]any{"type": "run_stopped", "reason": reason, "turn": r.turn, "action": actionCancel}
+	metadata := map[string]any{"type": "run_stopped", "reason": reason, "turn": r.turn, "action": ActionCancel}
 	r.emit("interrupt_received", metadata)
-	return &interrupt{metadata: metadata, silent: true}
+	return &interrupt{metadata: metadata, action: ActionCancel, silent: true}
 }
 
-// stopped looks for a cancellation and records it.
-func (r *run) stopped(ctx context.Context) bool {
-	found := r.cancelled(ctx)
-	if found == nil {
-		return false
+// interrupted reads the action of an interrupt message and reports it to the observer.
+func (r *run) interrupted(message envelope.Envelope) *interrupt {
+	action := interruptAction(first(message.Metadata["interrupt_action"], message.Metadata["action"]))
+	metadata := maps.Clone(message.Metadata)
+	if metadata == nil {
+		metadata = map[string]any{}
 	}
+	delete(metadata, "interrupt_action")
+	metadata["turn"], metadata["action"], metadata["message"] = r.turn, action, message.Value()
+	r.emit("interrupt_received", metadata)
+	return &interrupt{message: message, metadata: metadata, action: action}
+}
+
+func interruptAction(given any) string {
+	switch action := strings.ToLower(value.Trim(value.Text(given))); action {
+	case ActionCancel, ActionRedirect:
+		return action
+	}
+	return ActionMessage
+}
+
+// accept records an interrupt. It reports whether the run stops.
+func (r *run) accept(found *interrupt) (stop bool) {
 	if !found.silent {
 		r.append(found.message)
 	}
 	r.record("interrupt_received", found.metadata)
-	r.interruption = found.metadata
-	return true
+	if found.action == ActionCancel {
+		r.interruption = found.metadata
+	}
+	return found.action == ActionCancel
 }
 
 // awaitTool pauses the run for a tool that someone outside executes (agent runtime contract, sections 3.3 and 5).

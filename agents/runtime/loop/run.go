@@ -87,7 +87,18 @@ func Run(ctx context.Context, messages any, runner Runner, options Options) (res
 		return nil, invalid(codeLoop, "", "a turn runner or provider_turn_adapter is required")
 	}
 
-	// 4: turns.
+	// 4: lock.
+	token, err := r.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer r.release(ctx, token) // 8
+
+	if r.locking() && token == "" {
+		return r.contention(ctx)
+	}
+
+	// 5: turns.
 	for turn := 1; turn <= r.options.MaxTurns; turn++ {
 		goOn, err := r.runTurn(ctx, turn)
 		if err != nil {
@@ -101,11 +112,11 @@ func Run(ctx context.Context, messages any, runner Runner, options Options) (res
 		}
 	}
 
-	// 5, 6: result, run control, completed.
+	// 6, 7: result, run control, persister, completed.
 	return r.finish(ctx)
 }
 
-// runTurn is one turn of step 4. It reports whether another one follows.
+// runTurn is one turn of step 5. It reports whether another one follows.
 func (r *run) runTurn(ctx context.Context, turn int) (goOn bool, err error) {
 	// a, b: wall clock, tokens and cost, cancellation.
 	budget, over := r.budgets.clock(time.Now())
@@ -121,8 +132,8 @@ func (r *run) runTurn(ctx context.Context, turn int) (goOn bool, err error) {
 	r.turnContext = maps.Clone(r.options.Context)
 	r.turnContext["turn"] = turn
 
-	if r.stopped(ctx) {
-		return false, nil
+	if stop, err := r.checkCancelled(ctx); stop || err != nil {
+		return false, err
 	}
 
 	// c, d: the turn starts, compaction.
@@ -141,10 +152,10 @@ func (r *run) runTurn(ctx context.Context, turn int) (goOn bool, err error) {
 
 	result, isObject := value.Object(given)
 	if !isObject && problem == nil {
-		return false, r.runnerGaveNonsense()
+		return false, r.runnerGaveNonsense(ctx)
 	}
-	if r.stopped(ctx) {
-		return false, nil
+	if stop, err := r.checkCancelled(ctx); stop || err != nil {
+		return false, err
 	}
 
 	// g, h, i: diagnostics, failure, usage and metadata.
@@ -168,8 +179,8 @@ func (r *run) runTurn(ctx context.Context, turn int) (goOn bool, err error) {
 		if err := r.checkSpin(); err != nil {
 			return false, err
 		}
-		if r.stopped(ctx) {
-			return false, nil
+		if stop, err := r.checkCancelled(ctx); stop || err != nil {
+			return false, err
 		}
 		forced = r.gateCompletion(result)
 	} else if result, err = r.adopt(ctx, result); err != nil {
@@ -181,9 +192,9 @@ func (r *run) runTurn(ctx context.Context, turn int) (goOn bool, err error) {
 		return false, nil
 	}
 
-	// l: cancellation.
-	if r.stopped(ctx) {
-		return false, nil
+	// l: interrupts, cancellation.
+	if stop, err := r.checkInterrupted(ctx); stop || err != nil {
+		return false, err
 	}
 
 	// m, n: budget of turns, the caller's opinion.
@@ -280,6 +291,52 @@ func (r *run) end(ctx context.Context, status string) error {
 // abandon ends a run that leaves with an error, so that no caller waits for it.
 func (r *run) abandon(ctx context.Context) { _ = r.end(ctx, envelope.StatusFailed) }
 
+func (r *run) locking() bool { return r.options.TranscriptLock != nil && r.options.SessionID != "" }
+
+func (r *run) acquire(ctx context.Context) (token string, err error) {
+	if !r.locking() {
+		return "", nil
+	}
+	err = guard("transcript lock", func() (err error) {
+		token, err = r.options.TranscriptLock.Acquire(ctx, r.options.SessionID, r.options.TranscriptLockTTL)
+		return err
+	})
+	return token, err
+}
+
+func (r *run) release(ctx context.Context, token string) {
+	if token == "" {
+		return
+	}
+	quietly(func() {
+		_ = r.options.TranscriptLock.Release(context.WithoutCancel(ctx), r.options.SessionID, token)
+	})
+}
+
+// StatusLockContention is the status of a run that found its session locked, and the name of the event that reports it.
+const StatusLockContention = "transcript_lock_contention"
+
+// contention is the result of a run that found its session locked. The recorded runtime derives the outcome of this status as
+// completed and natural; a reader recognizes the refusal by the status and by the missing member completed.
+func (r *run) contention(ctx context.Context) (map[string]any, error) {
+	r.emit(StatusLockContention, map[string]any{"session_id": r.options.SessionID})
+	r.abandon(ctx)
+	return envelope.NormalizeResult(map[string]any{ //nolint:wrapcheck // its errors are the contract's
+		"messages": envelope.Values(r.messages), "tool_execution_results": []any{}, "events": []any{},
+		"status": StatusLockContention,
+	})
+}
+
+// persist hands the result to the persister. The result does not depend on it.
+func (r *run) persist(ctx context.Context, result map[string]any) {
+	if r.options.TranscriptPersister == nil {
+		return
+	}
+	quietly(func() {
+		_ = r.options.TranscriptPersister.Persist(context.WithoutCancel(ctx), slices.Clip(r.messages), r.options.request(r.messages), result)
+	})
+}
+
 // filled keeps an absent list from being written as null.
 func filled(list []any) []any {
 	if list == nil {
@@ -307,6 +364,7 @@ func (r *run) failure(ctx context.Context) (map[string]any, error) {
 		return nil, err //nolint:wrapcheck // its errors are the contract's
 	}
 	_ = r.end(ctx, envelope.StatusFailed) // the failure of the turn is what counts
+	r.persist(ctx, result)
 	return result, nil
 }
 
@@ -331,16 +389,19 @@ func (r *run) runControlFailure(problem error, keep bool) (map[string]any, error
 	return envelope.NormalizeResult(result) //nolint:wrapcheck // its errors are the contract's
 }
 
-// finish is steps 5 and 6 of section 3.2.
+// finish is steps 6 and 7 of section 3.2.
 func (r *run) finish(ctx context.Context) (map[string]any, error) {
 	result, err := envelope.NormalizeResult(r.result())
 	if err != nil {
 		return nil, err //nolint:wrapcheck // its errors are the contract's
 	}
 	if problem := r.end(ctx, envelope.RunControlStatus(result)); problem != nil {
-		return r.runControlFailure(problem, true)
+		failed, err := r.runControlFailure(problem, true)
+		r.persist(ctx, failed)
+		return failed, err
 	}
 
+	r.persist(ctx, result)
 	r.emit("completed", map[string]any{
 		"turn": r.turn, "message_count": len(r.messages), "tool_results": len(r.toolResults),
 	})

@@ -43,6 +43,44 @@ func (r *rig) controlled() *control {
 	return c
 }
 
+type persister struct {
+	results []map[string]any
+	counts  []int
+	fail    func() error
+}
+
+func (p *persister) Persist(ctx context.Context, messages []envelope.Envelope, _ loop.Request, result map[string]any) error {
+	p.results, p.counts = append(p.results, result), append(p.counts, len(messages))
+	if p.fail != nil {
+		return p.fail()
+	}
+	return ctx.Err()
+}
+
+type lock struct {
+	token    string
+	err      error
+	acquired int
+	released []string
+	fail     func()
+}
+
+func (l *lock) Acquire(_ context.Context, _ string, ttl time.Duration) (string, error) {
+	l.acquired++
+	if ttl != 300*time.Second {
+		return "", errTest
+	}
+	return l.token, l.err
+}
+
+func (l *lock) Release(ctx context.Context, _, token string) error {
+	l.released = append(l.released, token)
+	if l.fail != nil {
+		l.fail()
+	}
+	return ctx.Err()
+}
+
 // phases are the places where a context may end.
 var phases = map[string]func(r *rig, cancel context.CancelFunc){
 	"before the run": func(_ *rig, cancel context.CancelFunc) { cancel() },
@@ -76,6 +114,12 @@ var phases = map[string]func(r *rig, cancel context.CancelFunc){
 			return loop.Decision{}, nil
 		})
 	},
+	"in the interrupt source": func(r *rig, cancel context.CancelFunc) {
+		r.options.Interrupts = loop.InterruptSourceFunc(func(context.Context, loop.Request, map[string]any) (any, error) {
+			cancel()
+			return nil, nil
+		})
+	},
 	"in should_continue": func(r *rig, cancel context.CancelFunc) {
 		r.options.ShouldContinue = func(context.Context, map[string]any, map[string]any) (bool, error) {
 			cancel()
@@ -97,7 +141,8 @@ func TestContextEndsInEveryPhase(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			r := newRig(calls("1", "a/read", "2", "a/read"), calls("3", "a/read"))
-			c := r.controlled()
+			c, p, l := r.controlled(), &persister{}, &lock{token: "t"}
+			r.options.TranscriptPersister, r.options.TranscriptLock = p, l
 			arrange(r, cancel)
 			result, err := r.try(ctx)
 			if !errors.Is(err, context.Canceled) || result == nil {
@@ -108,6 +153,9 @@ func TestContextEndsInEveryPhase(t *testing.T) {
 				t.Fatalf("interrupted %v", result["interrupted"])
 			}
 			noOrphans(t, result)
+			if len(p.results) != 1 || len(l.released) != 1 {
+				t.Fatalf("persisted %d, released %d", len(p.results), len(l.released))
+			}
 			if diff := cmp.Diff([]string{"interrupted"}, c.finished); diff != "" {
 				t.Fatal(diff)
 			}
@@ -180,6 +228,38 @@ func TestExplicitTurnsTripEvenOnANaturalStop(t *testing.T) {
 	}
 }
 
+func TestInterrupts(t *testing.T) {
+	r := newRig(calls("1", "a/read"), calls("2", "a/read"), calls("3", "a/read"))
+	answers := []any{
+		5,
+		map[string]any{"role": "user", "content": "look there", "metadata": map[string]any{"action": " Redirect ", "source": "web"}},
+		map[string]any{"role": "user", "content": "stop", "metadata": map[string]any{"interrupt_action": "cancel", "action": "message"}},
+	}
+	r.options.Interrupts = loop.InterruptSourceFunc(func(_ context.Context, request loop.Request, turn map[string]any) (any, error) {
+		if len(request.Messages) < 3 || turn["turn"] == nil {
+			t.Errorf("request %+v, turn %v", request, turn)
+		}
+		answer := answers[0]
+		answers = answers[1:]
+		return answer, nil
+	})
+	result := r.run(t)
+	wantStatus(t, result, "interrupted")
+	if diff := cmp.Diff([]string{"interrupt_received", "interrupt_received"}, recorded(result)); diff != "" {
+		t.Fatal(diff)
+	}
+	if diff := cmp.Diff(map[string]any{"reason": "invalid_message", "turn": 1}, r.payloads["interrupt_ignored"][0]); diff != "" {
+		t.Fatal(diff)
+	}
+	first, second := r.payloads["interrupt_received"][0], r.payloads["interrupt_received"][1]
+	if first["action"] != "redirect" || first["source"] != "web" || second["action"] != "cancel" || second["interrupt_action"] != nil {
+		t.Fatalf("%v, %v", first, second)
+	}
+	if r.ran != 3 || yes(result["completed"]) {
+		t.Fatalf("ran %d", r.ran)
+	}
+}
+
 func TestRunControl(t *testing.T) {
 	t.Run("refuses to start", func(t *testing.T) {
 		r := newRig()
@@ -194,11 +274,12 @@ func TestRunControl(t *testing.T) {
 	})
 	t.Run("cannot finish", func(t *testing.T) {
 		r := newRig(calls("1", "a/read"))
-		c := r.controlled()
+		c, p := r.controlled(), &persister{}
+		r.options.TranscriptPersister = p
 		c.finishErr = errTest
 		result := r.run(t)
 		wantStatus(t, result, "failed")
-		if len(result["tool_execution_results"].([]any)) != 1 || r.saw("completed") {
+		if len(result["tool_execution_results"].([]any)) != 1 || len(p.results) != 1 || r.saw("completed") {
 			t.Fatalf("result %v", result)
 		}
 	})
@@ -241,6 +322,53 @@ func TestRunControl(t *testing.T) {
 	})
 }
 
+func TestLock(t *testing.T) {
+	t.Run("contended", func(t *testing.T) {
+		r := newRig()
+		c, l, p := r.controlled(), &lock{}, &persister{}
+		r.options.TranscriptLock, r.options.TranscriptPersister = l, p
+		result := r.run(t)
+		wantStatus(t, result, "completed") // as recorded
+		if reason := value.Assoc(result["run_outcome"])["stop_reason"]; reason != "natural" {
+			t.Errorf("stopped for %v; want natural, as recorded", reason)
+		}
+		_, completed := result["completed"]
+		_, turns := result["turn_count"]
+		if result["status"] != "transcript_lock_contention" || completed || turns || len(p.results) != 0 || len(l.released) != 0 {
+			t.Fatalf("result %v", result)
+		}
+		if diff := cmp.Diff([]string{"transcript_lock_contention"}, r.names); diff != "" {
+			t.Fatal(diff)
+		}
+		if diff := cmp.Diff([]string{"failed"}, c.finished); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+	t.Run("fails", func(t *testing.T) {
+		r := newRig()
+		r.options.TranscriptLock, r.options.SessionID = &lock{err: errTest}, "s"
+		if _, err := r.try(t.Context()); !errors.Is(err, errTest) {
+			t.Fatalf("error %v", err)
+		}
+	})
+	t.Run("needs a session", func(t *testing.T) {
+		r, l := newRig(), &lock{token: "t"}
+		r.options.TranscriptLock = l
+		wantStatus(t, r.run(t), "completed")
+		if l.acquired != 0 {
+			t.Fatal("locked")
+		}
+	})
+	t.Run("finds the session in the metadata", func(t *testing.T) {
+		r, l := newRig(), &lock{token: "t"}
+		r.options.TranscriptLock, r.options.Metadata = l, map[string]any{"transcript_session_id": "  ", "transcript_id": " s "}
+		wantStatus(t, r.run(t), "completed")
+		if diff := cmp.Diff([]string{"t"}, l.released); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
 func TestRunnerFailures(t *testing.T) {
 	bomb := func() any { panic("bomb") }
 	for name, test := range map[string]struct {
@@ -254,19 +382,34 @@ func TestRunnerFailures(t *testing.T) {
 		"failure": {map[string]any{"failure": map[string]any{"retry_after": 3}}, "provider_turn_failure", "Provider turn failed."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(calls("1", "a/read"), test.turn)
+			r, p := newRig(calls("1", "a/read"), test.turn), &persister{}
 			c := r.controlled()
+			r.options.TranscriptPersister = p
 			result := r.run(t)
 			wantStatus(t, result, "failed")
 			failure := value.Assoc(result["failure"])
 			if failure["type"] != test.kind || failure["message"] != test.message || !value.Equal(failure["turn_count"], 2) {
 				t.Fatalf("failure %v", failure)
 			}
-			if r.names[len(r.names)-1] != "failed" || c.finished[0] != "failed" {
-				t.Fatalf("events %v, finished %v", r.names, c.finished)
+			if r.names[len(r.names)-1] != "failed" || len(p.results) != 1 || c.finished[0] != "failed" {
+				t.Fatalf("events %v, persisted %d, finished %v", r.names, len(p.results), c.finished)
 			}
 			noOrphans(t, result)
 		})
+	}
+}
+
+func TestNoObjectKeepsTheTranscript(t *testing.T) {
+	for _, given := range []any{nil, "x", 5, true} {
+		r, p := newRig(calls("1", "a/read"), func() any { return given }), &persister{}
+		r.options.TranscriptPersister = p
+		_, err := r.try(t.Context())
+		if err == nil || err.Error() != "invalid_agent_conversation_loop: turn runner must return an array" {
+			t.Fatalf("%v: error %v", given, err)
+		}
+		if len(p.results) != 1 || p.counts[0] != 3 || !r.saw("failed") {
+			t.Fatalf("persisted %v", p.counts)
+		}
 	}
 }
 
@@ -274,7 +417,12 @@ func TestRunnerFailures(t *testing.T) {
 func TestWhatIsSwallowed(t *testing.T) {
 	bomb := func() { panic("bomb") }
 	for name, arrange := range map[string]func(r *rig){
-		"observer": func(r *rig) { r.options.Observer = loop.ObserverFunc(func(string, map[string]any) { bomb() }) },
+		"observer":         func(r *rig) { r.options.Observer = loop.ObserverFunc(func(string, map[string]any) { bomb() }) },
+		"persister":        func(r *rig) { r.options.TranscriptPersister = &persister{fail: func() error { return errTest }} },
+		"persister panics": func(r *rig) { r.options.TranscriptPersister = &persister{fail: func() error { panic("bomb") }} },
+		"release": func(r *rig) {
+			r.options.TranscriptLock, r.options.SessionID = &lock{token: "t", fail: bomb}, "s"
+		},
 		"mediator": func(r *rig) {
 			r.options.Mediator = loop.MediatorFunc(func(context.Context, loop.Proposal) (any, error) {
 				return map[string]any{"action": "reject"}, errTest
@@ -325,7 +473,7 @@ func (badStore) Create(context.Context, map[string]any, map[string]any) (map[str
 	return nil, errTest
 }
 
-// TestWhatIsNotSwallowed covers section 3.2: these failures end the run with an error, and run control hears of it.
+// TestWhatIsNotSwallowed covers section 3.2: these failures end the run with an error, and the lock is released.
 func TestWhatIsNotSwallowed(t *testing.T) {
 	for name, arrange := range map[string]func(r *rig){
 		"completion policy": func(r *rig) {
@@ -333,6 +481,16 @@ func TestWhatIsNotSwallowed(t *testing.T) {
 		},
 		"completion policy panics": func(r *rig) {
 			r.options.CompletionPolicy = policyFunc(func(loop.ToolResult) (loop.Decision, error) { panic("bomb") })
+		},
+		"interrupt source": func(r *rig) {
+			r.options.Interrupts = loop.InterruptSourceFunc(func(context.Context, loop.Request, map[string]any) (any, error) {
+				return nil, errTest
+			})
+		},
+		"interrupt message": func(r *rig) {
+			r.options.Interrupts = loop.InterruptSourceFunc(func(context.Context, loop.Request, map[string]any) (any, error) {
+				return map[string]any{"role": ""}, nil
+			})
 		},
 		"should_continue": func(r *rig) {
 			r.options.ShouldContinue = func(context.Context, map[string]any, map[string]any) (bool, error) { panic("bomb") }
@@ -352,14 +510,15 @@ func TestWhatIsNotSwallowed(t *testing.T) {
 			if name == "tracker" {
 				r.execute = func(context.Context, tool.Call) (map[string]any, error) { return nil, errTest }
 			}
-			c := r.controlled()
+			c, l := r.controlled(), &lock{token: "t"}
+			r.options.TranscriptLock = l
 			arrange(r)
 			result, err := r.try(t.Context())
 			if err == nil || result != nil {
 				t.Fatalf("result %v, error %v", result, err)
 			}
-			if len(c.finished) != 1 || c.finished[0] != "failed" {
-				t.Fatalf("finished %v", c.finished)
+			if len(l.released) != 1 || len(c.finished) != 1 || c.finished[0] != "failed" {
+				t.Fatalf("released %v, finished %v", l.released, c.finished)
 			}
 		})
 	}
@@ -402,15 +561,5 @@ func TestPrincipalReachesTheContext(t *testing.T) {
 	}
 	if r.options.Context != nil {
 		t.Fatal("the caller's context was changed")
-	}
-}
-
-func TestRunnerMustReturnAnObject(t *testing.T) {
-	for _, given := range []any{nil, "x", 5, true} {
-		r := newRig(calls("1", "a/read"), func() any { return given })
-		_, err := r.try(t.Context())
-		if err == nil || err.Error() != "invalid_agent_conversation_loop: turn runner must return an array" || !r.saw("failed") {
-			t.Fatalf("%v: error %v", given, err)
-		}
 	}
 }

@@ -58,10 +58,14 @@ func (r *run) runnerFailed(problem error) {
 	}})
 }
 
-// runnerGaveNonsense is the error for a result that is no object.
-func (r *run) runnerGaveNonsense() error {
+// runnerGaveNonsense persists what there is and returns the error for a result that is not an object.
+func (r *run) runnerGaveNonsense(ctx context.Context) error {
 	problem := invalid(codeLoop, "", "turn runner must return an array")
 	r.emit("failed", map[string]any{"turn": r.turn, "error": problem.Error()})
+	r.persist(ctx, map[string]any{
+		"messages": envelope.Values(r.messages), "tool_execution_results": filled(r.toolResults),
+		"tool_events": filled(r.toolEvents), "tool_audit_events": filled(r.auditEvents), "events": filled(r.events),
+	})
 	return problem
 }
 
