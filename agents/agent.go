@@ -73,10 +73,34 @@ type Turn struct {
 	// Returnable says that the turn comes again by itself when it is given back with ErrNoWorker.
 	Returnable bool
 
+	// Interrupt returns why the run is to stop, nil while it may go on: its turn was cancelled, or an operator has taken the conversation
+	// over. It reads memory, no row. Safe for concurrent use. Nil where nothing interrupts runs.
+	Interrupt func() *Interrupt
+
+	// Lease returns the lease of the conversation under which the run works, and whether it still holds. A run that lost its lease
+	// is not to begin anything: another node may have its turn. It reads memory, no row. Safe for concurrent use. Nil where a
+	// conversation has no other runs.
+	Lease func() (lease string, held bool)
+
 	// Requests lets the turn wait for programs outside that execute tools. Nil where none can be waited for: such tools
 	// are then not to be offered.
 	Requests ToolRequests
 }
+
+// Interrupt says who stops a run, and why.
+type Interrupt struct {
+	Source string // InterruptCancel or InterruptTakeover
+	Reason string // for the operator
+}
+
+// Sources of an Interrupt.
+const (
+	InterruptCancel   = "cancel"   // the turn has ended: its asker, a program or an operator cancelled it. The context of the run ends, too
+	InterruptTakeover = "takeover" // an operator has the conversation. What the run says becomes a draft, and the turn runs again afterwards
+)
+
+// ErrLeaseLost ends a run that lost the lease of its conversation before it began.
+var ErrLeaseLost = errors.New("another run may have the conversation: its lease is over")
 
 // Handover says that an operator had the conversation and handed it back.
 type Handover struct {

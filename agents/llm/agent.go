@@ -61,6 +61,7 @@ type job struct {
 
 	budgetsOfRun []*loop.Budget
 	before       records            // of calls that ended before the loop of this run
+	persisted    map[string]any     // result of the loop; nil = the run has none yet
 	resultKept   bool               // agents.Turn.KeepResult has it
 	resultBlocks map[string][]Block // files of results of tools, by call
 
@@ -100,13 +101,12 @@ func (a *Agent) answer(ctx context.Context, turn agents.Turn, answer *answer) er
 
 	options := j.options(ctx)
 	j.budgetsOfRun, j.before = options.Budgets, j.callsOf(j.note.Messages)
+	defer j.keepResult(ctx) // with what the model concludes after the loop
 	if j.note.Complete {
-		result := map[string]any{
+		j.persisted = map[string]any{
 			"messages": envelope.Values(transcript), "run_outcome": map[string]any{"status": envelope.StatusCompleted},
 		}
-		err := j.finish(ctx, result)
-		j.keepResult(ctx, result)
-		return err
+		return j.finish(ctx, j.persisted)
 	}
 
 	result, err := loop.Run(ctx, transcript, j, options)
@@ -114,18 +114,16 @@ func (a *Agent) answer(ctx context.Context, turn agents.Turn, answer *answer) er
 
 	switch {
 	case ctx.Err() != nil:
-		j.keepResult(ctx, result)
 		return fmt.Errorf("llm: %w", context.Cause(ctx))
 	case j.problem != nil:
-		j.keepResult(ctx, result)
 		return j.problem
 	case err != nil:
 		return unusable(fmt.Errorf("run conversation: %w", err))
+	case value.Text(result["status"]) == loop.StatusLockContention:
+		return fmt.Errorf("llm: %w", agents.ErrLeaseLost)
 	}
 
-	err = j.finish(ctx, result)
-	j.keepResult(ctx, result) // with what the model concluded after it
-	return err
+	return j.finish(ctx, result)
 }
 
 // prepare collects the tools that the sender may use.
@@ -195,6 +193,7 @@ const maxResultBytes = 32 << 10
 
 // join puts our own part beside what Configure set. Our refusals come first.
 func (j *job) join(ctx context.Context, options *loop.Options) {
+	j.session(options)
 	observer, mediator, diagnostics := options.Observer, options.Mediator, options.Diagnostics
 	ours := j.observe(ctx)
 	options.Observer = loop.ObserverFunc(func(name string, payload map[string]any) {

@@ -25,7 +25,7 @@ var loopEvents = map[string]loopEvent{
 	"completion_policy_stop":            {slog.LevelInfo, []string{"tool_name", "turn", "reason"}},
 	"completion_policy_continue":        {slog.LevelInfo, []string{"tool_name", "turn", "reason"}},
 	"tool_call_gate_completion_blocked": {slog.LevelInfo, []string{"rule_id", "after_tool", "require_one_of", "min_tool_calls"}},
-	"interrupt_received":                {slog.LevelInfo, []string{"action", "reason", "turn"}},
+	"interrupt_received":                {slog.LevelInfo, []string{"action", "source", "reason", "turn"}},
 }
 
 // tellEvent writes an event of the loop to the timeline and the log.

@@ -15,13 +15,13 @@ import (
 	"inbox/agents/runtime/value"
 )
 
-// keepResult hands the conversation result of the run over, once; nil is none.
-func (j *job) keepResult(ctx context.Context, result map[string]any) {
-	if j.turn.KeepResult == nil || result == nil || j.resultKept {
+// keepResult hands the conversation result of the run over, once.
+func (j *job) keepResult(ctx context.Context) {
+	if j.turn.KeepResult == nil || j.persisted == nil || j.resultKept {
 		return
 	}
 
-	document, err := j.documentOf(result)
+	document, err := j.documentOf(j.persisted)
 	if err != nil {
 		slog.WarnContext(ctx, "the conversation result of a run cannot be written", "turn", j.turn.ID, "error", err)
 		return

@@ -37,7 +37,7 @@ func (j *job) wait(ctx context.Context, result map[string]any, status string) er
 	}
 
 	j.waits(waiting, len(added)+1)
-	j.keepResult(ctx, result) // with the note: the next run takes it up and has no result of its own for this part
+	j.keepResult(ctx) // with the note: the next run takes it up and has no result of its own for this part
 	if err := j.pause(ctx, transcript, added, waiting); err != nil {
 		return err
 	}

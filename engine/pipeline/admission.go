@@ -291,7 +291,7 @@ func (s *canceller) CancelRunning(ctx context.Context) {
 			continue
 		}
 		if _, err := s.Cancel(ctx, turn.ID, reason); err != nil {
-			s.broker.cancel(turn.ID) // another node or command was faster: the row is cancelled, the run is not
+			s.broker.cancel(turn.ID, reason) // another node or command was faster: the row is cancelled, the run is not
 		}
 	}
 }

@@ -90,7 +90,7 @@ func (s *canceller) Cancel(ctx context.Context, turnID, reason string) (exchange
 
 	finished.WithLabelValues(turn.Agent, turn.State).Inc()
 	s.logState(ctx, turn, turn.State, turn.Reason)
-	s.broker.cancel(turnID)
+	s.broker.cancel(turnID, turn.Reason)
 	s.broker.finished(turn)
 	return turn, nil
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"inbox/agents"
 	"inbox/exchange"
 )
 
@@ -384,7 +385,19 @@ func (h *broker) running(run *runRecord) (leave func()) {
 func (h *broker) restart(turnID string) { h.stop(turnID, errEdited) }
 
 // cancel stops a run of this process whose turn has ended.
-func (h *broker) cancel(turnID string) { h.stop(turnID, errNotRunning) }
+func (h *broker) cancel(turnID, reason string) {
+	h.interrupt(turnID, agents.InterruptCancel, reason)
+	h.stop(turnID, errNotRunning)
+}
+
+// interrupt notes why a run of this process is to stop; its agent may finish what it is at.
+func (h *broker) interrupt(turnID, source, reason string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if run, ok := h.runs[turnID]; ok {
+		run.interrupt(source, reason)
+	}
+}
 
 func (h *broker) stop(turnID string, cause error) {
 	h.mu.Lock()

@@ -1,10 +1,12 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +43,8 @@ type runRecord struct {
 	steps   steps
 	result  runResult
 	blobs   Blobs       // for a large result
+	lease   func() bool // whether the job's lease holds; nil = it is not known
+	stopper atomic.Pointer[agents.Interrupt]
 	writing sync.Mutex  // an agent may save its note from any of its goroutines
 	noted   atomic.Bool // the agent has a note
 }
@@ -50,7 +54,7 @@ type runRecord struct {
 func (s *runner) begin(ctx context.Context, job queue.Job, turn *exchange.TurnRecord) (context.Context, *runRecord, error) {
 	again := turn.State == exchange.StateRunning || turn.Attempt > 0 || job.Attempt > 1
 	turn.Attempt = max(turn.Attempt+1, job.Attempt)
-	m := &runRecord{store: s.options.Store, blobs: s.options.Blobs, again: again, turn: *turn, move: beginRun.Move(turn.ID, exchange.StateRunning, "", time.Now())}
+	m := &runRecord{store: s.options.Store, blobs: s.options.Blobs, again: again, turn: *turn, lease: job.Held, move: beginRun.Move(turn.ID, exchange.StateRunning, "", time.Now())}
 	m.move.Attempt, m.move.Unchanged = turn.Attempt, turn.UpdatedAt
 	if again {
 		moved, err := m.write(ctx)
@@ -69,6 +73,27 @@ func (s *runner) begin(ctx context.Context, job queue.Job, turn *exchange.TurnRe
 		m.timer = time.AfterFunc(markAfter, func() { m.mark(ctx) })
 	}
 	return ctx, m, nil
+}
+
+// interrupt notes why the run is to stop. The newest reason counts.
+func (m *runRecord) interrupt(source, reason string) {
+	m.stopper.Store(&agents.Interrupt{Source: source, Reason: reason})
+}
+
+// interrupted implements agents.Turn.Interrupt.
+func (m *runRecord) interrupted() *agents.Interrupt { return m.stopper.Load() }
+
+// held implements agents.Turn.Lease. A run whose lease is over ends: another node may have its turn, and the heartbeat that
+// finds out may be as late as the run.
+func (m *runRecord) held(lease queue.Lease) func() (string, bool) {
+	token := lease.JobID + "/" + strconv.FormatInt(lease.Fence, 10)
+	return func() (string, bool) {
+		if m.lease == nil || m.lease() {
+			return token, true
+		}
+		m.stop(queue.ErrLeaseLost)
+		return token, false
+	}
 }
 
 // end frees what the run holds.
@@ -101,7 +126,9 @@ func (m *runRecord) compare(row exchange.TurnRecord, err error) {
 	switch {
 	case err != nil && !fault.Is(err, fault.NotFound):
 	case err == nil && waitsForOperator(row):
+		m.interrupt(agents.InterruptTakeover, reasonTakenOver)
 	case err != nil || !takesRuns(row):
+		m.interrupt(agents.InterruptCancel, cmp.Or(row.Reason, "the turn has ended"))
 		m.stop(errNotRunning)
 	case at != m.turn.UpdatedAt.UnixMicro() && at != m.move.At.UnixMicro():
 		m.stop(errEdited)

@@ -15,7 +15,8 @@ import (
 // ResultTx keeps the conversation results of runs.
 type ResultTx interface {
 	// PutRunResult stores the result of a run, over an earlier one of the same run; of the turn's older runs beyond
-	// exchange.MaxRunResults only the rows stay. It stores nothing when the turn has ended: what was said in it may be erased by then.
+	// exchange.MaxRunResults only the rows stay. Of a turn that was cancelled it stores how the run ended, without the document: what was
+	// said in it may be erased by then. It stores nothing when the turn has ended otherwise.
 	PutRunResult(ctx context.Context, result exchange.RunResult) error
 }
 

@@ -125,6 +125,8 @@ func (s *runner) stopped(ctx context.Context, job queue.Job, record *runRecord, 
 	switch {
 	case errors.Is(err, queue.ErrSettled):
 		return err
+	case errors.Is(cause, queue.ErrLeaseLost):
+		return queue.ErrLeaseLost
 	case errors.Is(cause, errEdited):
 		return queue.RetryAfter(time.Millisecond, errEdited)
 	case !errors.Is(cause, errNotRunning) && !errors.Is(cause, queue.ErrUnwanted):
@@ -281,7 +283,7 @@ func (s *runner) ask(ctx context.Context, job queue.Job, agent agents.Entry, tur
 	begun := time.Now()
 	quiet := s.replies.signOfLife(runCtx, agent, turn)
 	requests := &toolWait{core: s.core, turn: turn}
-	response, err := s.runAgent(runCtx, agent, turn, record, requests)
+	response, err := s.runAgent(runCtx, agent, turn, record, job.Lease, requests)
 	quiet()
 	runSeconds.WithLabelValues(agent.Profile.Name).Observe(time.Since(begun).Seconds())
 	record.leave()
@@ -418,7 +420,7 @@ func (s *runner) fail(ctx context.Context, job queue.Job, turn exchange.TurnReco
 
 // runAgent loads the history and folds the agent's deltas.
 func (s *runner) runAgent(
-	ctx context.Context, agent agents.Entry, turn exchange.TurnRecord, record *runRecord, requests agents.ToolRequests,
+	ctx context.Context, agent agents.Entry, turn exchange.TurnRecord, record *runRecord, lease queue.Lease, requests agents.ToolRequests,
 ) (response normalized.Response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -446,7 +448,7 @@ func (s *runner) runAgent(
 		ID: turn.ID, Attempt: turn.Attempt, AcceptedAt: turn.AcceptedAt, Agent: agent.Profile.Name, Message: told.message, HistoryCacheBreakpointAfter: told.breakpoint,
 		NotAddressed: told.named, Requests: requests, Returnable: true, Requires: exchange.Requires(turn.Route),
 		Permits: permits(agent, told.message.Sender), Memory: s.memoryOf(turn.ID, record), Steps: record.steps.note, Answers: answers, KeepResult: record.keepResult,
-		Handover: handover, Format: exchange.FormatIn(turn.Route),
+		Handover: handover, Format: exchange.FormatIn(turn.Route), Interrupt: record.interrupted, Lease: record.held(lease),
 	}
 	if files != nil {
 		asked.Files = files

@@ -76,6 +76,9 @@ const (
 	takeoversEvery = 30 * time.Second
 )
 
+// reasonTakenOver is why a run stops whose conversation an operator has.
+const reasonTakenOver = "an operator has taken the conversation over"
+
 // reasonDropped is the reason of a turn that waited for an operator, who wants no answer to it.
 const reasonDropped = "closed without an answer by "
 
@@ -98,8 +101,8 @@ func parkThread(ctx context.Context, tx Tx, newest exchange.TurnRecord, at time.
 	return parked, err
 }
 
-// TakeOver gives a conversation to an operator: what its agent runs, or is to run, waits for them. A run under way is not stopped, but
-// what it brings does not leave. With force it is taken from another operator. Done twice by the same one it is done once. NotFound
+// TakeOver gives a conversation to an operator: what its agent runs, or is to run, waits for them. The agent of a
+// run under way is told, and may finish what it is at; what it brings does not leave. With force it is taken from another operator. Done twice by the same one it is done once. NotFound
 // without such a conversation, Conflict when another operator has it.
 func (s *takeovers) TakeOver(ctx context.Context, agent, threadID, by string, force bool) (exchange.Takeover, error) {
 	newest, err := s.newestOf(ctx, agent, threadID)
@@ -151,6 +154,7 @@ func (s *takeovers) TakeOver(ctx context.Context, agent, threadID, by string, fo
 	}
 
 	for _, id := range parked {
+		s.broker.interrupt(id, agents.InterruptTakeover, reasonTakenOver)
 		s.broker.forget(id) // its run reads the row
 		s.broker.notify(id)
 	}

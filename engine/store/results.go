@@ -15,10 +15,13 @@ type resultStore struct{ *shared }
 // resultTx keeps them in a transaction.
 type resultTx struct{ *transaction }
 
-// A result comes late when its turn was cancelled and erased while the agent ran.
+// A result is late when its turn was cancelled while the agent ran. Its row says how the run ended, and nothing of what was said in it, which
+// may be erased by then.
 const putRunResult = `INSERT INTO run_results (turn_id, run, at, status, bytes, body, digest, audit, left_out)
-	SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9 FROM turns
-	WHERE id = $1 AND state NOT IN ('answered', 'refused', 'failed', 'silent', 'cancelled')
+	SELECT $1, $2, $3, $4, $5,
+		CASE state WHEN 'cancelled' THEN '' ELSE $6 END, CASE state WHEN 'cancelled' THEN '' ELSE $7 END,
+		CASE state WHEN 'cancelled' THEN '' ELSE $8 END, CASE state WHEN 'cancelled' THEN '` + cancelledRun + `' ELSE $9 END
+	FROM turns WHERE id = $1 AND state NOT IN ('answered', 'refused', 'failed', 'silent')
 	ON CONFLICT (turn_id, run) DO UPDATE SET at = excluded.at, status = excluded.status, bytes = excluded.bytes, body = excluded.body,
 		digest = excluded.digest, audit = excluded.audit, left_out = excluded.left_out`
 
@@ -26,6 +29,8 @@ const putRunResult = `INSERT INTO run_results (turn_id, run, at, status, bytes, 
 const emptyOldResults = `UPDATE run_results SET body = '', digest = '', left_out = '` + olderRun + `'
 	WHERE turn_id = $1 AND left_out = '' AND run <= (SELECT run FROM run_results
 		WHERE turn_id = $1 ORDER BY run DESC LIMIT 1 OFFSET $2 + 0)`
+
+const cancelledRun = "the message was cancelled while the agent worked on it"
 
 const olderRun = "only the documents of the newest runs are kept"
 

@@ -128,18 +128,37 @@ func resultsOfRuns(t *testing.T, s *Store) {
 	}
 }
 
-// A turn that has ended takes no result: what was said in it may be erased.
+// A turn that was cancelled has no document of a late run, because what was said in it may be erased. Its row says how the run ended. A
+// turn that has ended otherwise has no row either.
 func resultsLate(t *testing.T, s *Store) {
-	turn := insertRunning(t, s)
-	mustTx(t, s, func(tx *Tx) error {
-		_, err := tx.MoveTurn(t.Context(), pipeline.Move{ID: turn.ID, From: []string{exchange.StateRunning}, To: exchange.StateCancelled, At: time.Now()})
-		return err
-	})
-	putResult(t, s, exchange.RunResult{TurnID: turn.ID, Run: 1, Body: json.RawMessage(`{}`)})
-	putResult(t, s, exchange.RunResult{TurnID: newRowID(), Run: 1, Body: json.RawMessage(`{}`)})
-	if found := resultsOf(t, s, turn.ID); len(found) != 0 {
-		t.Errorf("%+v", found)
+	for state, want := range map[string]int{
+		exchange.StateCancelled: 1, exchange.StateAnswered: 0, exchange.StateFailed: 0, exchange.StateSilent: 0, exchange.StateRefused: 0,
+	} {
+		turn := insertRunning(t, s)
+		mustTx(t, s, func(tx *Tx) error {
+			_, err := tx.MoveTurn(t.Context(), pipeline.Move{ID: turn.ID, From: []string{exchange.StateRunning}, To: state, At: time.Now()})
+			return err
+		})
+		putResult(t, s, exchange.RunResult{
+			TurnID: turn.ID, Run: 1, Status: "interrupted", Bytes: 2, Body: json.RawMessage(`{}`), Audit: []json.RawMessage{json.RawMessage(`{}`)},
+		})
+		putResult(t, s, exchange.RunResult{TurnID: turn.ID, Run: 2, Status: "interrupted", Bytes: 100_000, Digest: strings.Repeat("2c", 32)})
+
+		found := resultsOf(t, s, turn.ID)
+		if len(found) != 2*want {
+			t.Errorf("%s: %+v", state, found)
+		}
+		for _, one := range found {
+			if one.Status != "interrupted" || one.Digest != "" || one.Audit != nil || one.LeftOut != cancelledRun {
+				t.Errorf("%s: %+v", state, one)
+			}
+			if kept, err := s.RunResult(t.Context(), turn.ID, one.Run); err != nil || kept.Body != nil {
+				t.Errorf("%s: %s, %v", state, kept.Body, err)
+			}
+		}
 	}
+
+	putResult(t, s, exchange.RunResult{TurnID: newRowID(), Run: 1, Body: json.RawMessage(`{}`)}) // of no turn
 }
 
 // What was asked, and what was answered, goes from the results with the message and with the answer.

@@ -37,8 +37,13 @@ type Job struct {
 	Share     Share
 	RunAt     time.Time // when the job was due; later than CreatedAt when it was stored for later, repeated or snoozed. Zero = at once
 	Reserved  bool      // it was stored as leased to this process, and has not waited in the store
+	run       *run      // that works on it; nil in a store
 	Version   int64     // of the untouched row that the job works on, as the claim found it; 0 = the store knows none, or it was touched
 }
+
+// Held reports whether the job's lease holds as far as this process knows: a worker that was stopped for longer than a lease finds out
+// here before its next heartbeat. It reads no row.
+func (j Job) Held() bool { return j.run == nil || time.Now().Before(j.run.leaseEnd()) }
 
 // Lease is the right to settle a job: it ends when another worker takes the job over and the fence moves.
 type Lease struct {

@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,6 +189,36 @@ func TestUnwantedWorkMayEndAsItLikes(t *testing.T) {
 		pass(time.Minute)
 		if row := r.store.only(t); !row.dead || row.LastError != "for the operator" {
 			t.Errorf("left %+v", row)
+		}
+		r.end()
+	})
+}
+
+// TestRunFindsItsLeaseOver: a run that begins something late looks at its lease before the next heartbeat does.
+func TestRunFindsItsLeaseOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var held []bool
+		ended := true
+		r := start(t, &memory{}, queue.KindOptions{}, func(ctx context.Context, job queue.Job) error {
+			if job.Attempt == 1 {
+				held = append(held, job.Held())
+				<-time.After(15 * time.Second)
+				held, ended = append(held, job.Held()), ctx.Err() != nil
+				return queue.ErrLeaseLost
+			}
+			held = append(held, job.Held())
+			return nil
+		})
+		r.add(queue.NewJob{})
+		r.store.fail(errDown)
+		pass(time.Minute)
+		r.store.fail(nil)
+		pass(10 * time.Second)
+		if !slices.Equal(held, []bool{true, false, true}) || ended || !r.store.empty() {
+			t.Errorf("held %v, ended by the heartbeat %t", held, ended)
+		}
+		if !(queue.Job{}).Held() {
+			t.Error("a job outside of a queue has no lease that could end")
 		}
 		r.end()
 	})

@@ -26,6 +26,7 @@ type run struct {
 func (w *worker) start(ctx context.Context, job Job, until time.Time) {
 	ctx, cancel := context.WithCancelCause(telemetry.With(context.WithoutCancel(ctx), "job", job.ID))
 	r := &run{worker: w, job: job, ctx: ctx, cancel: cancel, until: until}
+	r.job.run = r
 	w.meters.running.Inc()
 	if job.Attempt == 1 {
 		w.meters.wait.Observe(time.Since(job.CreatedAt).Seconds())

@@ -78,7 +78,7 @@ var events = []Group{
 		{"completion_policy_stop", "A policy ended the run.", ""},
 		{"continuation_message_added", "A message came in while the run was under way, and the model reads it.", ""},
 		{"tool_call_gate_completion_blocked", "The model was done without a call that is required, and was told so.", ""},
-		{"interrupt_received", "The run has to stop: it was cancelled, or its time is over.", ""},
+		{"interrupt_received", "The run has to stop: it was cancelled, an operator has taken the conversation over, or its time is over.", ""},
 		{"failed", "The run failed; the body has the error.", "`inbox show --result ID`."},
 		{"completed", "The run has its result.", ""},
 	}},

@@ -54,7 +54,7 @@ var states = []Group{
 		{"budget_exceeded", "A budget of `agents.llm.budgets` is used up.", "Raise it, or leave it so."},
 		{"stalled", "The model repeated the same call.", "Look at the result of that tool."},
 		{"cancelled", "The message was withdrawn.", ""},
-		{"interrupted", "The run had to stop, for example at its deadline.", "Raise `agents.timeout`."},
+		{"interrupted", "The run had to stop: it was cancelled, an operator has taken the conversation over, or its time was over.", "Raise `agents.timeout` if its time was over."},
 		{"incomplete", "It stopped at the most turns of the model.", "Raise `agents.llm.max_turns`."},
 	}},
 	{Name: "tool", Title: "Requests of tools", Intro: "`inbox tool-requests list`.", Entries: []Entry{
