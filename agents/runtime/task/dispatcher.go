@@ -96,13 +96,8 @@ func (d Dispatcher) Run(ctx context.Context, caller Caller, raw map[string]any) 
 	}
 
 	input["executor_id"] = target["id"]
-	now := Timestamp(time.Now())
-	run, err := NormalizeRun(map[string]any{
-		"run_id": input["run_id"], "session_id": input["session_id"], "executor_id": target["id"], "status": StatusQueued,
-		"owner": caller.Owner(), "started_at": now, "updated_at": now,
-		"metadata": map[string]any{
-			"task_id": input["task_id"], "executor_id": target["id"], "target_kind": target["kind"], "resource_class": placement["resource_class"],
-		},
+	run, err := Start(input, StatusQueued, caller, map[string]any{
+		"task_id": input["task_id"], "executor_id": target["id"], "target_kind": target["kind"], "resource_class": placement["resource_class"],
 	})
 	if err != nil {
 		return nil, err
@@ -118,6 +113,21 @@ func (d Dispatcher) Run(ctx context.Context, caller Caller, raw map[string]any) 
 	return begun, nil
 }
 
+// Start returns the task result of a run that begins: with the ids of raw, owned by the caller, started now unless its metadata has
+// started_at. It fails like NormalizeRun (agent runtime contract, section 7).
+func Start(raw map[string]any, status string, caller Caller, metadata map[string]any) (map[string]any, error) {
+	now := Timestamp(time.Now())
+	return NormalizeRun(map[string]any{
+		"run_id": raw["run_id"], "session_id": raw["session_id"], "executor_id": raw["executor_id"], "status": status,
+		"owner": caller.Owner(), "started_at": or(value.Scalar(metadata["started_at"]), now), "updated_at": now, "metadata": metadata,
+	})
+}
+
+// InvalidResult is the failure of a run whose executor gave an outcome that is not an object.
+func InvalidResult() error {
+	return refuse(CodeInvalidResult, "The handler gave no object of the form agents-api/task-result/v1.")
+}
+
 // NoHandler is the refusal of a run whose target nothing serves.
 func NoHandler() error {
 	return refuse(CodeNoHandler, "No agents/run-task handler is registered for the selected executor target.")
@@ -129,7 +139,7 @@ func NoHandler() error {
 func Result(begun map[string]any, outcome any, failure error) (map[string]any, error) {
 	result := maps.Clone(value.ShallowCopy(outcome))
 	if failure == nil && !value.Container(outcome) {
-		failure = refuse(CodeInvalidResult, "The handler gave no object of the form agents-api/task-result/v1.")
+		failure = InvalidResult()
 	}
 	if failure != nil {
 		diagnostics := value.ShallowCopy(result["diagnostics"])

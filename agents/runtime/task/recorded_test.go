@@ -31,7 +31,11 @@ func TestRecordedCases(t *testing.T) {
 	})
 }
 
-type recording struct{ dispatcher Dispatcher }
+// recording plays the operations of a case against one store.
+type recording struct {
+	dispatcher Dispatcher
+	invalid    error // of the declared targets
+}
 
 var recorder = Caller{OwnerType: "user", OwnerKey: "5", Manager: true}
 
@@ -45,10 +49,8 @@ func newRecording(input map[string]any) recording {
 		}
 	}
 	declared, err := NormalizeTargets(targets)
-	if err != nil {
-		panic(err)
-	}
-	return recording{Dispatcher{declared, &memory{handler: func(map[string]any, map[string]any) handler { return handlerOf(input["handler"]) }}}}
+	runs := &memory{asRecorded: true, handler: func(map[string]any, map[string]any) handler { return handlerOf(input["handler"]) }}
+	return recording{Dispatcher{declared, runs}, err}
 }
 
 func handlerOf(script any) handler {
@@ -76,23 +78,39 @@ func (r recording) do(ctx context.Context, operation string, given any) (any, er
 		return NormalizeInput(object)
 	case "placement":
 		return NormalizePlacement(object), nil
+	case "target":
+		return NormalizeTarget(given)
 	case "normalize_run":
 		return NormalizeRun(object)
 	case "list_targets":
-		return r.dispatcher.Targets(recorder, object), nil
+		return r.dispatcher.Targets(recorder, object), r.invalid
 	case "run":
-		run, err := r.dispatcher.Run(ctx, recorder, object)
-		return forgetful(run), err
+		if r.invalid != nil {
+			return nil, r.invalid
+		}
+		return r.dispatcher.Run(ctx, recorder, object)
+	case "start":
+		return r.start(ctx, object)
+	case "get":
+		return r.dispatcher.Get(ctx, recorder, object)
+	case "cancel":
+		return r.dispatcher.Cancel(ctx, recorder, object)
 	}
 	return nil, fmt.Errorf("unknown operation %q", operation)
 }
 
-// forgetful drops the time and the metadata of the start, which the recorded runtime lost by mistake when it saved a result.
-func forgetful(run map[string]any) map[string]any {
-	if run == nil {
-		return nil
+// start claims a run that its executor goes on with elsewhere.
+func (r recording) start(ctx context.Context, run map[string]any) (any, error) {
+	if run["executor_id"] == nil {
+		run["executor_id"] = "local"
 	}
-	run = maps.Clone(run)
-	run["started_at"], run["metadata"] = "", map[string]any{}
-	return run
+	owner := value.Assoc(run["owner"])
+	started, err := Start(run, StatusRunning, Caller{OwnerType: value.Text(owner["type"]), OwnerKey: value.Text(owner["key"])}, value.Assoc(run["metadata"]))
+	if err != nil {
+		return nil, err
+	}
+	if !r.dispatcher.Executions.(*memory).claim(started) {
+		return nil, refuse(CodeAlreadyStarted, "The run_id has already been claimed for execution.")
+	}
+	return started, nil
 }
