@@ -181,7 +181,7 @@ func names(q question, session string) (id, run string) {
 		run = "run_" + hash("chat message", q.agent.Name, conversation, q.messageID, digestOf(q.input))[:32]
 	}
 	if run == "" {
-		run = contract.NewRunID()
+		run = q.input.Named().RunID
 	}
 	return exchange.RunMessageID(run), run
 }

@@ -19,7 +19,9 @@ import (
 // stopSwitch is what the engine says about a run that is to stop.
 type stopSwitch struct{ stop *agents.Interrupt }
 
-func (s *stopSwitch) put(turn *agents.Turn) { turn.Interrupt = func() *agents.Interrupt { return s.stop } }
+func (s *stopSwitch) put(turn *agents.Turn) {
+	turn.Interrupt = func() *agents.Interrupt { return s.stop }
+}
 
 // TestTakeoverStopsARunBetweenItsTurns: an operator takes over while a tool works. The model is not asked again, the kept result says who
 // interrupted, and the run that follows the takeover does not repeat the call.

@@ -1,6 +1,6 @@
 // Package contract is the wire contract of chat: the input of one turn and its refusals, and the JSON-RPC form with its
 // order of checks, parts, paired client tools, tasks and streamed frames (agent runtime contract, sections 6.1 and 6.5).
-// It serves no HTTP and calls no agent.
+// It serves no HTTP; Answer is for programs that answer with a handler of their own.
 package contract
 
 import (
@@ -18,6 +18,8 @@ const (
 	CodeInvalidREST = "agents_frontend_chat_invalid_input"
 	// CodeInvalidParams is that of every shape that the JSON-RPC endpoint refuses.
 	CodeInvalidParams = "agents_chat_jsonrpc_invalid_params"
+	// CodeInvalidResult is that of a handler whose output is not an object.
+	CodeInvalidResult = "agents_chat_invalid_result"
 )
 
 // Error is a refusal with a code of the contract. Its text may leave the server.

@@ -141,7 +141,7 @@ type WireDelta struct {
 	ToolError  string          `json:"toolError,omitempty"`
 }
 
-// DeltaFrame is the notification of one delta of a task.
+// DeltaFrame is the notification of one delta of a task. A delta of a kind that no one knows is content.
 func DeltaFrame(task string, delta Delta) Notification {
 	wire := WireDelta{DeltaType: string(delta.Kind), Content: delta.Text}
 	switch delta.Kind {
@@ -157,7 +157,9 @@ func DeltaFrame(task string, delta Delta) Notification {
 		} else if delta.Text != "" {
 			wire.ToolResult = json.RawMessage(delta.Text)
 		}
-	case DeltaContent, DeltaReset:
+	case DeltaReset:
+	default:
+		wire.DeltaType = string(DeltaContent)
 	}
 	return NewNotification(methodDelta, TaskDelta{Delta: wire, ID: task})
 }

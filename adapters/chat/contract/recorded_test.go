@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"testing"
@@ -15,50 +16,38 @@ func TestRecordedCases(t *testing.T) {
 		case "dispatch":
 			return playDispatch(c.Object()), nil
 		case "delta":
-			return DeltaFrame("task-1", recordedDelta(c.Object())), nil
+			return DeltaFrame("task-1", ReadDelta(c.Object())), nil
 		case "task":
-			return TaskOf(recordedOutput(c.Object())), nil
+			output, err := ReadOutput(c.Object())
+			return TaskOf(output), err
 		}
 		return nil, fmt.Errorf("unknown operation %q", c.Op)
 	})
 }
 
-// recordedDelta reads a delta whose members may be of any type.
-func recordedDelta(given map[string]any) Delta {
-	index, _ := value.Count(given["index"])
-	return Delta{
-		Kind: DeltaKind(value.Scalar(given["type"])), Text: value.Scalar(given["text"]), ToolCallID: value.Scalar(given["tool_call_id"]),
-		ToolName: value.Scalar(given["tool_name"]), Index: int(index),
-	}
-}
-
-// recordedOutput reads a chat output whose members may be missing or of any type; it is completed unless it says no.
-func recordedOutput(given map[string]any) Output {
-	completed, said := given["completed"]
-	return Output{
-		RunID: value.Scalar(given["run_id"]), SessionID: value.Scalar(given["session_id"]), Reply: value.Scalar(given["reply"]),
-		Completed: !said || value.Truthy(completed),
-	}
-}
-
-// playDispatch answers with the frames of the contract, in the place of an agent that says what the script says.
+// playDispatch answers with a handler that says what the script says, and returns what the handler got.
 func playDispatch(input map[string]any) map[string]any {
 	request, refused := ReadRequest(value.Scalar(input["agent_id"]), []byte(value.EncodeText(input["body"])))
 	if refused != nil {
 		return map[string]any{"response": refused.Frame(), "chat_input": nil}
 	}
 
+	var got, response any
 	script := value.Assoc(input["handler"])
-	output, is := value.Object(script["ok"])
-	if !is {
-		output = map[string]any{"session_id": "sess-1", "reply": "pong", "completed": true}
-	}
-	output["run_id"] = request.Input.RunID
-	response := ResultFrame(request.ID, TaskOf(recordedOutput(output)))
-	if failure, is := value.Object(script["error"]); is {
-		response = ErrorFrame(request.ID, InternalError, value.Text(failure["message"]))
-	}
-	return map[string]any{"response": response, "chat_input": request.Input.value()}
+	Answer(context.Background(), request, func(_ context.Context, input Input, _ func(map[string]any) bool) (any, error) {
+		got = input.value()
+		if failure, is := value.Object(script["error"]); is {
+			return nil, refuse(value.Text(failure["code"]), value.Text(failure["message"]))
+		}
+		if output, said := script["ok"]; said {
+			return output, nil
+		}
+		return map[string]any{"session_id": "sess-1", "reply": "pong", "completed": true}, nil
+	}, func(frame any) bool {
+		response = frame
+		return true
+	})
+	return map[string]any{"response": response, "chat_input": got}
 }
 
 // value writes the input with all members that the contract demands.

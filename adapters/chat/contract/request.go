@@ -1,12 +1,14 @@
 package contract
 
 import (
+	"fmt"
 	"maps"
 	"regexp"
 	"strings"
 
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/value"
+	"inbox/internal/clip"
 )
 
 // Methods of the JSON-RPC chat endpoint; the tasks methods are older names of the other two (agent runtime contract,
@@ -120,7 +122,7 @@ func inputOf(agent string, body map[string]any) (Input, error) {
 		return Input{}, err
 	}
 	if text == "" && len(pairs) == 0 {
-		return Input{}, refuse(CodeInvalidParams, "params.message must contain non-empty text or paired tool call/results.")
+		return Input{}, refuse(CodeInvalidParams, "params.message must contain non-empty text or paired tool call/results."+untyped(parts))
 	}
 
 	input := Input{
@@ -147,11 +149,41 @@ func partsOf(message any) []map[string]any {
 	return parts
 }
 
+// kindOf returns the type of a part. Clients of A2A 0.3 name it kind.
+func kindOf(part map[string]any) string {
+	if kind, is := part["type"].(string); is {
+		return kind
+	}
+	return value.Text(part["kind"])
+}
+
+// untyped says which part has no type that is read; "" when all have one.
+func untyped(parts []map[string]any) string {
+	for i, part := range parts {
+		switch kindOf(part) {
+		case partText, partFile, partData:
+		default:
+			return fmt.Sprintf(` Part %d has the type %q; want "text", "file" or "data".`, i+1, clip.Bytes(kindOf(part), maxShownType))
+		}
+	}
+	return ""
+}
+
+// maxShownType bounds what a refusal repeats of a type, in bytes.
+const maxShownType = 64
+
+// Types of the parts of a message.
+const (
+	partText = "text"
+	partFile = "file"
+	partData = "data"
+)
+
 // dataOf returns the objects of the data parts.
 func dataOf(parts []map[string]any) []map[string]any {
 	var objects []map[string]any
 	for _, part := range parts {
-		if data, is := value.Object(part["data"]); is && part["type"] == "data" {
+		if data, is := value.Object(part["data"]); is && kindOf(part) == partData {
 			objects = append(objects, data)
 		}
 	}
@@ -162,7 +194,7 @@ func dataOf(parts []map[string]any) []map[string]any {
 func textOf(parts []map[string]any) string {
 	var text strings.Builder
 	for _, part := range parts {
-		if part["type"] == "text" && part["contentType"] != "context" {
+		if kindOf(part) == partText && part["contentType"] != "context" {
 			text.WriteString(value.Scalar(part["text"]))
 		}
 	}
@@ -172,7 +204,7 @@ func textOf(parts []map[string]any) string {
 func attachmentsOf(parts []map[string]any) []any {
 	files := []any{}
 	for _, part := range parts {
-		if part["type"] == "file" {
+		if kindOf(part) == partFile {
 			files = append(files, value.Clone(value.Assoc(part["file"])))
 		}
 	}
