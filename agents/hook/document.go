@@ -67,25 +67,35 @@ type Call struct {
 	ToolName         string         `json:"tool_name"` // as the model wrote it
 	ToolCallID       string         `json:"tool_call_id"`
 	Parameters       map[string]any `json:"parameters"`         // as the model wrote them
+	RawToolCall      map[string]any `json:"raw_tool_call"`      // as the turn of the model brought it
 	PreparedToolCall map[string]any `json:"prepared_tool_call"` // what would be executed
 	ToolDeclaration  map[string]any `json:"tool_declaration"`
-	IdempotencyKey   string         `json:"idempotency_key"`    // the same for equal calls of one run
-	Messages         []Said         `json:"messages"`           // the end of the conversation
-	PriorToolResults []Outcome      `json:"prior_tool_results"` // of this attempt
+	IdempotencyKey   string         `json:"idempotency_key"` // the same for equal calls of one run
+	TurnContext      map[string]any `json:"turn_context"`    // what tools may know of the turn
+	Messages         []Said         `json:"messages"`        // the end of the conversation
+
+	PriorToolResults     []Outcome `json:"prior_tool_results"`     // of the run, with its earlier attempts
+	PriorMediatedResults []Outcome `json:"prior_mediated_results"` // of this turn of the model
 }
 
-// Said is one message of the conversation. Content is cut.
+// Said is one message of the conversation. Content is cut; a payload or metadata that is too large is left out.
 type Said struct {
-	Type    string `json:"type"`
-	Role    string `json:"role"`
-	Content string `json:"content"`
+	Type     string         `json:"type"`
+	Role     string         `json:"role"`
+	Content  string         `json:"content"`
+	Payload  map[string]any `json:"payload,omitempty"`
+	Metadata map[string]any `json:"metadata,omitempty"`
 }
 
-// Outcome is an earlier call of a tool, without its result.
+// Outcome is an earlier call of a tool in the form of an execution result (agent runtime contract, section 3.3).
 type Outcome struct {
-	ToolName   string `json:"tool_name"`
-	ToolCallID string `json:"tool_call_id"`
-	Success    bool   `json:"success"`
+	ToolName   string         `json:"tool_name"`
+	ToolCallID string         `json:"tool_call_id"`
+	TurnCount  int            `json:"turn_count"`
+	Success    bool           `json:"success"`
+	Parameters map[string]any `json:"parameters,omitempty"` // redacted
+	Result     map[string]any `json:"result,omitempty"`     // normalized; at most what the model reads
+	LeftOut    bool           `json:"left_out,omitempty"`   // the result has no room: newer ones are sent
 }
 
 // Result is a tool call that ended.

@@ -31,7 +31,7 @@ const DefaultTimeout = 5 * time.Second
 
 // Bounds of one exchange, in bytes.
 const (
-	MaxRequestBytes = 4 << 20 // the arguments of a call, which are in it twice, may have 1 MiB
+	MaxRequestBytes = 4 << 20 // the arguments of a call, which are in it three times, may have 1 MiB
 	MaxAnswerBytes  = 1 << 20
 	maxAnswerDepth  = 64
 )

@@ -37,8 +37,9 @@ const ActionApproval = "require_approval"
 
 // Bounds of what a hook is told and may say.
 const (
-	hookMessages = 20      // of the conversation
-	hookText     = 4 << 10 // bytes of each of them
+	hookMessages = 20        // of the conversation
+	hookText     = 4 << 10   // bytes of each of them, of its payload and of its metadata
+	hookResults  = 256 << 10 // bytes of earlier results
 	hookAnswer   = 64 << 10
 	hookWords    = 16 << 10 // that a completion policy says to the model
 )
@@ -306,7 +307,8 @@ func (j *job) proposed(proposal loop.Proposal) *hook.Call {
 	prepared := proposal.PreparedToolCall
 	call := &hook.Call{
 		ToolName: proposal.ToolName, ToolCallID: proposal.ToolCallID, Parameters: proposal.Parameters, PreparedToolCall: prepared,
-		ToolDeclaration: proposal.ToolDeclaration.Object(), Messages: []hook.Said{}, PriorToolResults: []hook.Outcome{},
+		RawToolCall: proposal.RawToolCall, ToolDeclaration: proposal.ToolDeclaration.Object(), TurnContext: proposal.TurnContext,
+		Messages: []hook.Said{},
 		IdempotencyKey: tool.Call{
 			Name: value.Text(prepared["tool_name"]), Parameters: value.Assoc(prepared["parameters"]), Context: map[string]any{"run_id": j.turn.ID},
 		}.IdempotencyKey(),
@@ -315,23 +317,51 @@ func (j *job) proposed(proposal loop.Proposal) *hook.Call {
 	for _, message := range proposal.Messages[max(0, len(proposal.Messages)-hookMessages):] {
 		call.Messages = append(call.Messages, hook.Said{
 			Type: string(message.Type), Role: message.Role, Content: clip.Marked(message.Text(), hookText, " …"),
+			Payload: small(message.Payload), Metadata: small(message.Metadata),
 		})
 	}
 
-	for _, given := range proposal.PriorToolResults {
-		earlier := value.Assoc(given)
-		call.PriorToolResults = append(call.PriorToolResults, hook.Outcome{
-			ToolName: value.Text(earlier["tool_name"]), ToolCallID: value.Text(earlier["tool_call_id"]), Success: succeeded(value.Assoc(earlier["result"])),
-		})
-	}
-
+	call.PriorToolResults = outcomesOf(append(slices.Clip(j.before.executed), proposal.PriorToolResults...))
+	call.PriorMediatedResults = outcomesOf(proposal.PriorMediatedResults)
 	return call
+}
+
+// small returns an object that has room in a message for a hook, else nil.
+func small(object map[string]any) map[string]any {
+	if len(object) == 0 || len(value.EncodeText(object)) > hookText {
+		return nil
+	}
+	return object
+}
+
+// outcomesOf writes execution results for a hook. The newest ones that have room together are whole; the others say how they ended.
+func outcomesOf(executed []any) []hook.Outcome {
+	outcomes, room := make([]hook.Outcome, len(executed)), hookResults
+	for i, given := range slices.Backward(executed) {
+		earlier := value.Assoc(given)
+		result := value.Assoc(earlier["result"])
+		turn, _ := value.Integer(earlier["turn_count"])
+		outcomes[i] = hook.Outcome{
+			ToolName: value.Text(earlier["tool_name"]), ToolCallID: value.Text(earlier["tool_call_id"]), TurnCount: int(turn), Success: succeeded(result),
+		}
+
+		parameters := value.Assoc(earlier["parameters"])
+		if room -= len(value.EncodeText(result)) + len(value.EncodeText(parameters)); room < 0 {
+			outcomes[i].LeftOut, room = true, 0
+			continue
+		}
+		outcomes[i].Result, outcomes[i].Parameters = result, parameters
+	}
+	return outcomes
 }
 
 // lets reports whether the mediator lets a question to another agent through that the loop does not show it.
 func (j *job) lets(ctx context.Context, transcript []envelope.Envelope, asked *call, declaration *tool.Declaration, parameters map[string]any) bool {
+	known := j.context()
+	known["turn"] = j.hooked.turn
 	return j.mediate(ctx, loop.Proposal{
 		Messages: transcript, ToolName: asked.name, ToolCallID: asked.id, Parameters: parameters, ToolDeclaration: declaration,
+		RawToolCall: asked.row(j.tools), TurnContext: known, Turn: j.hooked.turn,
 		PreparedToolCall: map[string]any{"tool_name": declaration.Name(), "parameters": parameters, "id": asked.id},
 	}) == nil
 }

@@ -18,6 +18,7 @@ import (
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/loop"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -94,7 +95,7 @@ func steps(turn *agents.Turn) func() string {
 	}
 }
 
-//contract:shows runtime-46 runtime-47 runtime-48 runtime-49 runtime-50
+//contract:shows runtime-47 runtime-48 runtime-49 runtime-50
 func TestMediatorOverHTTP(t *testing.T) {
 	for name, test := range map[string]struct {
 		status  int
@@ -158,6 +159,87 @@ func TestMediatorOverHTTP(t *testing.T) {
 				t.Errorf("the mediator saw %+v %+v", first, first.Call)
 			}
 		})
+	}
+}
+
+// TestMediatorSeesTheRun: before each call the program gets the transcript with the call, the call as the model brought it and as it would be
+// executed, its declaration, the context of the turn, and the results of earlier calls: of the run, and of this turn of the model.
+//
+//contract:shows runtime-46
+func TestMediatorSeesTheRun(t *testing.T) {
+	program := startHook(t, func(hook.Question) (int, string) { return 200, `{"action":"proceed"}` })
+
+	tools := &toolbox{entries: []tool.Entry{declare("find", map[string]any{
+		"parameters":         map[string]any{"type": "object", "properties": map[string]any{"q": map[string]any{"type": "string"}, "pin": map[string]any{"type": "string", "x-sensitive": true}}},
+		"parameter_defaults": map[string]any{"limit": 5},
+	})}, run: func(_ context.Context, call tool.Call) (map[string]any, error) {
+		if call.Parameters["q"] == "bad" {
+			return map[string]any{"success": false, "error": "no"}, nil
+		}
+		return map[string]any{"success": true, "result": map[string]any{"found": call.Parameters["q"], "text": strings.Repeat("x", 20<<10)}}, nil
+	}}
+	turns := [][]Delta{calls("find", `{"q":"a","pin":"1234"}`, "find", `{"q":"bad"}`)}
+	for i := range 14 {
+		turns = append(turns, calls("find", fmt.Sprintf(`{"q":"c%d"}`, i)))
+	}
+	agent := newAgent(t, Options{
+		Provider: scripted(append(turns, says("done"))...), Tools: []Tools{tools}, MaxTurns: 20, Hooks: Hooks{Hook: program.hook, Mediator: true},
+	})
+	turn := question("seen")
+	if _, _, err := fold(t.Context(), t, agent, turn); err != nil {
+		t.Fatal(err)
+	}
+
+	asked := program.questions()
+	if len(asked) != 16 {
+		t.Fatalf("%d questions", len(asked))
+	}
+	first, second, third, last := asked[0].Call, asked[1].Call, asked[2].Call, asked[15].Call
+
+	if len(first.PriorToolResults) != 0 || len(first.PriorMediatedResults) != 0 || first.PriorToolResults == nil || first.PriorMediatedResults == nil {
+		t.Errorf("before the first call: %+v", first)
+	}
+	raw := value.Assoc(first.RawToolCall["parameters"])
+	if first.RawToolCall["name"] != "find" || first.RawToolCall["id"] != first.ToolCallID || raw["pin"] != "1234" {
+		t.Errorf("raw call %v", first.RawToolCall)
+	}
+	prepared := value.Assoc(first.PreparedToolCall["parameters"])
+	if !value.Equal(prepared["limit"], 5) || raw["limit"] != nil {
+		t.Errorf("prepared %v, raw %v", first.PreparedToolCall, first.RawToolCall)
+	}
+	context := first.TurnContext
+	if !value.Equal(context["turn"], 1) || context["run_id"] != turn.ID || context["thread_id"] != turn.Message.ThreadID ||
+		value.Assoc(context["caller_context"])["address"] != turn.Message.Sender.Address.String() || !value.Equal(third.TurnContext["turn"], 2) {
+		t.Errorf("context %v", context)
+	}
+	said := first.Messages[len(first.Messages)-1]
+	if said.Type != "tool_call" || said.Payload["tool_name"] != "find" || said.Metadata["tool_call_id"] != first.ToolCallID {
+		t.Errorf("the last message is %+v", said)
+	}
+
+	found := func(outcome hook.Outcome) any { return value.Assoc(outcome.Result["result"])["found"] }
+	if prior := second.PriorToolResults; len(prior) != 1 || found(prior[0]) != "a" || !prior[0].Success || prior[0].TurnCount != 1 ||
+		prior[0].ToolCallID != first.ToolCallID || prior[0].Parameters["pin"] != "[redacted]" || prior[0].Parameters["q"] != "a" {
+		t.Errorf("before the second call: %+v", prior)
+	}
+	if mediated := second.PriorMediatedResults; len(mediated) != 1 || found(mediated[0]) != "a" {
+		t.Errorf("before the second call, of its turn: %+v", mediated)
+	}
+	if prior := third.PriorToolResults; len(prior) != 2 || prior[1].Success || prior[1].Result["error"] != "no" || len(third.PriorMediatedResults) != 0 {
+		t.Errorf("before the third call: %+v, of its turn %+v", prior, third.PriorMediatedResults)
+	}
+
+	left := 0
+	for i, outcome := range last.PriorToolResults {
+		if outcome.LeftOut {
+			left++
+		}
+		if outcome.LeftOut != (outcome.Result == nil) || outcome.LeftOut && i > 0 && !last.PriorToolResults[i-1].LeftOut {
+			t.Errorf("result %d: left out %t, although an older one is sent", i, outcome.LeftOut)
+		}
+	}
+	if len(last.PriorToolResults) != 15 || left == 0 || left > 5 || found(last.PriorToolResults[14]) != "c12" {
+		t.Errorf("%d results, %d without body", len(last.PriorToolResults), left)
 	}
 }
 
