@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"regexp"
 	"runtime"
@@ -52,6 +53,10 @@ func main() {
 
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
+	// A command that works on the database runs parts of the engine, whose log would stand between the command's own output. Warnings
+	// stay. A server sets up a log of its own.
+	slog.SetLogLoggerLevel(slog.LevelWarn)
+
 	root := newRoot()
 	root.SetArgs(arguments)
 	root.SetOut(stdout)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -227,6 +228,10 @@ func withNode(cmd *cobra.Command, work func(context.Context, operator.Node) erro
 		return err
 	}
 
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(config.Log.Level)); err == nil && level < slog.LevelWarn {
+		config.Log.Level = slog.LevelWarn.String() // the log would stand between the command's own output
+	}
 	server, err := inbox.New(cmd.Context(), config)
 	if err != nil {
 		return err

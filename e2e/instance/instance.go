@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -208,8 +209,14 @@ func (i *Instance) Run(ctx context.Context, arguments ...string) (string, error)
 	if err != nil {
 		return output.String(), fmt.Errorf("inbox %s: %w: %s", strings.Join(arguments, " "), err, problems.String())
 	}
+	if line := logLine.FindString(problems.String()); line != "" {
+		return output.String(), fmt.Errorf("inbox %s printed a line of its log: %s", strings.Join(arguments, " "), line)
+	}
 	return output.String(), nil
 }
+
+// logLine finds what the log says below warnings, in each of its forms.
+var logLine = regexp.MustCompile(`(?m)^(\d{4}/\d\d/\d\d \d\d:\d\d:\d\d (INFO|DEBUG) .*|.*level=(INFO|DEBUG).*|.*"level":"(INFO|DEBUG)".*)$`)
 
 // Token mints a bearer token for a peer.
 func (i *Instance) Token(ctx context.Context, name string) (string, error) {

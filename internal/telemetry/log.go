@@ -39,6 +39,7 @@ func Setup(out io.Writer, level, format string) (*slog.Logger, *slog.LevelVar, e
 	logger, threshold, err := newLogger(out, level, format)
 	if err == nil {
 		slog.SetDefault(logger)
+		slog.SetLogLoggerLevel(slog.LevelInfo) // of lines that packages write by log
 	}
 	return logger, threshold, err
 }
