@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -714,7 +715,10 @@ func entries(document map[string]any, list string) (all []map[string]any) {
 func TestRuntimeContractOfResults(t *testing.T) {
 	t.Parallel()
 	over := make(chan struct{})
+	taken, cancelled := newGate(), newGate()
 	l := newLooped(t, map[string]script{
+		"taken":     {model: taken.script},
+		"cancelled": {model: cancelled.script},
 		"works": {model: func(r modelRequest) turn {
 			return step(r, calling("desk__plain", `{"text":"hush","api_key":"hunter1","pin":"1"}`).beside("Let me look."),
 				calling("desk__plain", `{"text":"hush","api_key":"hunter2","pin":"2"}`, "desk__pay", `{}`), says("Done."), says("Done."))
@@ -847,6 +851,60 @@ func TestRuntimeContractOfResults(t *testing.T) {
 		}
 	})
 
+	//contract:shows runtime-25 runtime-26 runtime-27
+	t.Run("taken", func(t *testing.T) {
+		answered := l.askBeside("taken")
+		await.Receive(t, taken.begun, "the first question to the model")
+		thread := "/api/v1/threads/" + url.PathEscape(l.newest("taken").ThreadID) + "/takeover?agent=taken"
+		l.call(http.MethodPut, thread, l.admin, nil, http.StatusOK)
+		close(taken.gate)
+
+		var got map[string]any
+		await.Until(t, "the result of the run is kept", func() bool {
+			_, _, content := l.Read(http.MethodGet, "/api/v1/turns/"+l.newest("taken").ID+"/result", l.admin, "")
+			return strings.Contains(content, `"interrupted"`)
+		})
+		got = l.result("taken")
+		interrupted, _ := got["interrupted"].(map[string]any)
+		message, _ := interrupted["message"].(map[string]any)
+		if got["status"] != "interrupted" || isTrue(got["completed"]) || interrupted["action"] != "cancel" || interrupted["source"] != "takeover" || message["role"] != "user" {
+			t.Errorf("the result is %v", got)
+		}
+		if events := entries(got, "events"); len(events) != 1 || events[0]["type"] != "interrupt_received" {
+			t.Errorf("the events are %v", events)
+		}
+
+		l.call(http.MethodDelete, thread, l.admin, nil, http.StatusOK)
+		if reply := await.Receive(t, answered, "the answer"); reply["reply"] != "Done." {
+			t.Errorf("handed back it answers %v", reply)
+		}
+		if results := l.questions("taken"); len(results) != 2 || len(results[1].heard()) != 1 {
+			t.Errorf("the model was asked %d times", len(results))
+		}
+	})
+
+	//contract:shows runtime-27
+	t.Run("cancelled", func(t *testing.T) {
+		answered := l.askBeside("cancelled")
+		await.Receive(t, cancelled.begun, "the first question to the model")
+		turn := l.newest("cancelled")
+		l.post("/v1/runs/"+turn.ID+"/cancel", map[string]any{}, http.StatusOK)
+		await.Receive(t, answered, "the end of the run")
+		close(cancelled.gate)
+
+		path := "/api/v1/turns/" + turn.ID + "/result"
+		await.Until(t, "the end of the run is kept", func() bool {
+			status, _, _ := l.Read(http.MethodGet, path, l.admin, "")
+			return status == http.StatusOK
+		})
+		if got := l.call(http.MethodGet, path, l.admin, nil, http.StatusOK); got["status"] != "interrupted" || got["result"] != nil {
+			t.Errorf("the result is %v", got)
+		}
+		if record := l.record("cancelled"); !strings.Contains(record, `"source":"cancel"`) {
+			t.Errorf("the record is %s", record)
+		}
+	})
+
 	//contract:shows envelope-21 runtime-25 runtime-26 runtime-27 runtime-104
 	t.Run("hangs", func(t *testing.T) {
 		defer close(over)
@@ -864,4 +922,41 @@ func TestRuntimeContractOfResults(t *testing.T) {
 			t.Errorf("the record is %s", record)
 		}
 	})
+}
+
+// gate holds the first answer of a model back.
+type gate struct{ begun, gate chan struct{} }
+
+func newGate() gate { return gate{make(chan struct{}, 1), make(chan struct{})} }
+
+// script calls a tool once the gate is open, and is done afterwards.
+func (g gate) script(r modelRequest) turn {
+	if len(r.heard()) > 0 {
+		return says("Done.")
+	}
+	g.begun <- struct{}{}
+	<-g.gate
+	return calling("desk__echo", `{"text":"a"}`)
+}
+
+// askBeside is ask while the test goes on.
+func (l *looped) askBeside(agent string) <-chan map[string]any {
+	answered := make(chan map[string]any, 1)
+	go func() {
+		var answer map[string]any
+		_, _, content := l.Read(http.MethodPost, "/v1/chat", l.token, fmt.Sprintf(`{"agent":%q,"message":"go"}`, agent))
+		_ = json.Unmarshal([]byte(content), &answer)
+		answered <- answer
+	}()
+	return answered
+}
+
+// newest returns the newest turn of an agent.
+func (l *looped) newest(agent string) exchange.TurnRecord {
+	l.Helper()
+	turns, err := l.Store().Turns(l.Context(), exchange.TurnFilter{Agent: agent, Limit: 1})
+	if err != nil || len(turns) != 1 {
+		l.Fatal(turns, err)
+	}
+	return turns[0]
 }
