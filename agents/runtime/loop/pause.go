@@ -30,25 +30,22 @@ type interrupt struct {
 // checkInterrupted polls the interrupt source, then looks for a cancellation. It reports whether the run stops.
 func (r *run) checkInterrupted(ctx context.Context) (stop bool, err error) {
 	if over(ctx) {
-		return r.checkCancelled(ctx)
+		return r.stopped(ctx), nil
 	}
 	found, err := r.poll(ctx)
-	if err == nil && found == nil {
-		found, err = r.cancelled(ctx)
-	}
-	if err != nil || found == nil {
+	if err != nil {
 		return false, err
+	}
+	if found == nil {
+		return r.stopped(ctx), nil
 	}
 	return r.accept(found), nil
 }
 
-// checkCancelled looks for a cancellation. It reports whether the run stops.
-func (r *run) checkCancelled(ctx context.Context) (stop bool, err error) {
-	found, err := r.cancelled(ctx)
-	if err != nil || found == nil {
-		return false, err
-	}
-	return r.accept(found), nil
+// stopped looks for a cancellation. It reports whether the run stops.
+func (r *run) stopped(ctx context.Context) bool {
+	found := r.cancelled(ctx)
+	return found != nil && r.accept(found)
 }
 
 // poll asks the interrupt source; nil is no interrupt.
@@ -80,12 +77,12 @@ func (r *run) poll(ctx context.Context) (*interrupt, error) {
 }
 
 // cancelled looks whether the run is to stop: by its context or by run control.
-func (r *run) cancelled(ctx context.Context) (*interrupt, error) {
+func (r *run) cancelled(ctx context.Context) *interrupt {
 	if over(ctx) {
-		return r.stoppedByContext(ctx), nil
+		return r.stoppedByContext(ctx)
 	}
 	if !r.controlled() {
-		return nil, nil
+		return nil
 	}
 
 	var asked bool
@@ -94,13 +91,13 @@ func (r *run) cancelled(ctx context.Context) (*interrupt, error) {
 		return err
 	})
 	if err != nil || !asked {
-		return nil, nil //nolint:nilerr // run control that cannot be read has asked for nothing
+		return nil // run control that cannot be read has asked for nothing
 	}
 
 	return r.interrupted(envelope.UserText("Cancel this run.", map[string]any{
 		"type": "chat_run_interrupt", "interrupt_action": ActionCancel,
 		"run_id": r.options.RunID, "session_id": r.options.SessionID,
-	})), nil
+	}))
 }
 
 func over(ctx context.Context) bool { return ctx.Err() != nil }

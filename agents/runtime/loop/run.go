@@ -132,8 +132,8 @@ func (r *run) runTurn(ctx context.Context, turn int) (goOn bool, err error) {
 	r.turnContext = maps.Clone(r.options.Context)
 	r.turnContext["turn"] = turn
 
-	if stop, err := r.checkCancelled(ctx); stop || err != nil {
-		return false, err
+	if r.stopped(ctx) {
+		return false, nil
 	}
 
 	// c, d: the turn starts, compaction.
@@ -154,8 +154,8 @@ func (r *run) runTurn(ctx context.Context, turn int) (goOn bool, err error) {
 	if !isObject && problem == nil {
 		return false, r.runnerGaveNonsense(ctx)
 	}
-	if stop, err := r.checkCancelled(ctx); stop || err != nil {
-		return false, err
+	if r.stopped(ctx) {
+		return false, nil
 	}
 
 	// g, h, i: diagnostics, failure, usage and metadata.
@@ -179,8 +179,8 @@ func (r *run) runTurn(ctx context.Context, turn int) (goOn bool, err error) {
 		if err := r.checkSpin(); err != nil {
 			return false, err
 		}
-		if stop, err := r.checkCancelled(ctx); stop || err != nil {
-			return false, err
+		if r.stopped(ctx) {
+			return false, nil
 		}
 		forced = r.gateCompletion(result)
 	} else if result, err = r.adopt(ctx, result); err != nil {

@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -42,9 +43,7 @@ func play(t *testing.T, setup string, rows [][3]string) {
 func TestTargetForms(t *testing.T) {
 	target := func(members string) string {
 		all := value.Assoc(decode(t, `{"schema":"agents-api/executor-target/v1","label":"e","kind":"executor","description":"","capabilities":[],"resource_classes":[],"metadata":{},"id":"e"}`))
-		for name, member := range value.Assoc(decode(t, members)) {
-			all[name] = member
-		}
+		maps.Copy(all, value.Assoc(decode(t, members)))
 		return `{"ok":` + value.EncodeText(all) + `}`
 	}
 	play(t, `{}`, [][3]string{
@@ -79,9 +78,7 @@ func stored(t *testing.T, status, members string) string {
 	all := value.Assoc(decode(t, fmt.Sprintf(`{"schema":"agents-api/task-result/v1","run_id":"r","session_id":"s","executor_id":"local","status":%q,
 		"owner":{"type":"user","key":"5"},"execution_metrics":{},"artifact_refs":[],"diagnostics":{},"events":[],"provenance":{},"output":null,
 		"started_at":"","updated_at":"<timestamp>","metadata":{}}`, status)))
-	for name, member := range value.Assoc(decode(t, members)) {
-		all[name] = member
-	}
+	maps.Copy(all, value.Assoc(decode(t, members)))
 	return `{"ok":` + value.EncodeText(all) + `}`
 }
 
