@@ -3,6 +3,7 @@ package loop_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/loop"
@@ -44,4 +45,72 @@ func ExampleRun() {
 	// turn_started
 	// completed
 	// It is "noon" completed
+}
+
+// session is a store of transcripts that a program has: it locks them, keeps them, and knows what people add to them while a run works.
+type session struct {
+	locked  bool
+	waiting []envelope.Envelope
+}
+
+func (s *session) Acquire(_ context.Context, sessionID string, ttl time.Duration) (string, error) {
+	if s.locked {
+		return "", nil // another run has the session
+	}
+	s.locked = true
+	return "token of " + sessionID, nil
+}
+
+func (s *session) Release(context.Context, string, string) error {
+	s.locked = false
+	return nil
+}
+
+func (s *session) Poll(context.Context, loop.Request, map[string]any) (any, error) {
+	if len(s.waiting) == 0 {
+		return nil, nil
+	}
+	next := s.waiting[0]
+	s.waiting = s.waiting[1:]
+	return next, nil
+}
+
+func (s *session) Persist(_ context.Context, messages []envelope.Envelope, request loop.Request, result map[string]any) error {
+	fmt.Println("persist", request.SessionID, len(messages), "messages,", result["status"])
+	return nil
+}
+
+// A person redirects the run after its first turn, and cancels it after the second.
+func ExampleRun_interrupts() {
+	s := &session{waiting: []envelope.Envelope{
+		envelope.UserText("In French, please.", map[string]any{"action": loop.ActionRedirect, "source": "ui"}),
+		envelope.UserText("Stop.", map[string]any{"action": loop.ActionCancel, "source": "ui"}),
+	}}
+	options := loop.Options{
+		MaxTurns: 5, Provider: oneTool{}, SessionID: "s1", TranscriptLock: s, TranscriptPersister: s, Interrupts: s,
+		ShouldContinue: func(context.Context, map[string]any, map[string]any) (bool, error) { return true, nil },
+		Observer: loop.ObserverFunc(func(name string, payload map[string]any) {
+			if name == "interrupt_received" {
+				name += ": " + value.Text(payload["action"])
+			}
+			fmt.Println(name)
+		}),
+	}
+	question := []any{map[string]any{"role": "user", "content": "What time is it?"}}
+	if _, err := loop.Run(context.Background(), question, nil, options); err != nil {
+		panic(err)
+	}
+
+	s.locked = true
+	result, err := loop.Run(context.Background(), question, nil, options)
+	fmt.Println(result["status"], err)
+	// Output:
+	// turn_started
+	// interrupt_received: redirect
+	// turn_started
+	// interrupt_received: cancel
+	// persist s1 3 messages, interrupted
+	// completed
+	// transcript_lock_contention
+	// transcript_lock_contention <nil>
 }
