@@ -55,7 +55,21 @@ func TestTakeoverStopsARunBetweenItsTurns(t *testing.T) {
 	s.stop = nil
 	turn.Memory = &memory{note: note.note}
 	turn.Attempt = 2
-	response, _, err = fold(t.Context(), t, newAgent(t, Options{Provider: scripted(says("found it")), Tools: []Tools{tools}}), turn)
+	model := modelFunc(func(_ context.Context, request Request, yield func(Delta) bool) error {
+		next := calls("find", `{"q":"x"}`)
+		for _, message := range request.Messages {
+			if slices.ContainsFunc(message.Blocks, func(block Block) bool { return block.Kind == BlockResult }) {
+				next = says("found it")
+			}
+		}
+		for _, delta := range next {
+			if !yield(delta) {
+				break
+			}
+		}
+		return nil
+	})
+	response, _, err = fold(t.Context(), t, newAgent(t, Options{Provider: model, Tools: []Tools{tools}}), turn)
 	if err != nil || texts(response) != "found it" || tools.count() != 1 {
 		t.Errorf("handed back: %q after %d calls, %v", texts(response), tools.count(), err)
 	}
