@@ -232,6 +232,8 @@ type turnView struct {
 	Deliveries   []operator.Delivery    `json:"deliveries"`
 	ToolRequests []exchange.ToolRequest `json:"tool_requests,omitempty"`
 
+	AnsweredBy string `json:"answered_by,omitempty"` // the operator who wrote the answer; empty = it is the agent's
+
 	Takeover *exchange.Takeover   `json:"takeover,omitempty"` // of its conversation, by an operator who has it now
 	Draft    *normalized.Response `json:"draft,omitempty"`    // what the agent said while an operator had it: it did not leave
 
@@ -249,7 +251,7 @@ func (a *API) turn(_ http.ResponseWriter, r *http.Request) (any, error) {
 	events := slices.DeleteFunc(shown.Events, func(event exchange.Event) bool { return event.Kind == exchange.EventDelta })
 	return turnView{
 		TurnRecord: shown.Turn, Found: shown.Found, Others: shown.Others, Deliveries: shown.Deliveries, ToolRequests: shown.ToolRequests,
-		Takeover: shown.Takeover, Draft: shown.Draft, Spent: shown.Spent, Events: listed(events),
+		AnsweredBy: shown.AnsweredBy, Takeover: shown.Takeover, Draft: shown.Draft, Spent: shown.Spent, Events: listed(events),
 	}, nil
 }
 
