@@ -91,8 +91,8 @@ func TestConsentOnTheFediverseIsPrivate(t *testing.T) {
 	peer := startFedify(t)
 	onDatabasesInTurn(t, func(t *testing.T, database string) {
 		agent := startScripted(t, asksForConsent)
-		s := start(t, instance.Settings{Database: database, Agents: agent.table("booker", "")})
-		question := peer.mention("@booker@"+s.Settings.HTTP, "public", "book a table, please")
+		s := start(t, peer.network.settings(t, instance.Settings{Database: database, Agents: agent.table("booker", "")}))
+		question := peer.mention("@booker@"+s.Settings.Public, "public", "book a table, please")
 		arrival := peer.await("the demand", answers(question.Note))
 		demand := readNote(t, arrival)
 		addressed := slices.Concat(demand.To, demand.Cc, demand.Object.To, demand.Object.Cc)

@@ -83,8 +83,8 @@ func TestFedifyMentionsTheAgentAndVerifiesTheReply(t *testing.T) {
 	t.Parallel()
 	peer := startFedify(t)
 	onDatabasesInTurn(t, func(t *testing.T, database string) {
-		s := start(t, instance.Settings{Database: database})
-		handle := "@echo@" + s.Settings.HTTP
+		s := start(t, peer.network.settings(t, instance.Settings{Database: database}))
+		handle := "@echo@" + s.Settings.Public
 
 		var actor struct{ ID, Type string }
 		peer.post("/resolve", map[string]string{"handle": handle}, &actor)
@@ -138,7 +138,7 @@ func checkReply(t *testing.T, peer *fedify, s *server, question sent, arrival ar
 func TestFedifyFollowsTheAgent(t *testing.T) {
 	t.Parallel()
 	peer := startFedify(t)
-	s := start(t, instance.Settings{})
+	s := start(t, peer.network.settings(t, instance.Settings{}))
 	var follow sent
 	peer.post("/follow", map[string]string{"to": s.Actor("echo")}, &follow)
 	arrival := peer.await("the Accept", func(a arrived) bool { return strings.Contains(string(a.Activity), `"Accept"`) })

@@ -42,7 +42,7 @@ func TestFedify(t *testing.T) {
 			defer x.hold.Unlock()
 			return heard(message)
 		})
-		gate, settings := behindGate(t, instance.Settings{Database: database, Agents: x.agent.table("memory", "")})
+		gate, settings := behindGate(t, peer.network, instance.Settings{Database: database, Agents: x.agent.table("memory", "")})
 		x.gate, x.s = gate, start(t, settings)
 		t.Run("in every way", func(t *testing.T) { x.inEveryWay(t, database == "") })
 		for name, test := range map[string]func(*exchangeOf, *testing.T){

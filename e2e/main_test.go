@@ -39,6 +39,7 @@ func run(m *testing.M) int {
 	defer func() { _ = os.RemoveAll(directory) }()
 	scratch = directory
 	http.DefaultClient.Timeout = 10 * patience // also for streams, which last as long as what is streamed
+	http.DefaultClient.Transport = anyHost{}
 	built = sync.OnceValues(func() (string, error) { return instance.Build(context.Background(), directory) })
 	return m.Run()
 }

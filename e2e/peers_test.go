@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
@@ -26,6 +26,12 @@ import (
 // node starts a script of e2e/peers with its standard input and output as pipes. It ends with the test.
 func node(t *testing.T, script string, arguments ...string) (io.WriteCloser, *bufio.Reader) {
 	t.Helper()
+	return nodeWith(t, nil, script, arguments...)
+}
+
+// nodeWith is node with further variables of the environment.
+func nodeWith(t *testing.T, environment []string, script string, arguments ...string) (io.WriteCloser, *bufio.Reader) {
+	t.Helper()
 	root, err := instance.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -37,6 +43,7 @@ func node(t *testing.T, script string, arguments ...string) (io.WriteCloser, *bu
 	used := scripts[filepath.Dir(script)]
 	ranWith(t, used.peer, npmPackage(used.npm))
 	command := exec.Command(nodeProgram(peers), append([]string{filepath.Join(peers, script)}, arguments...)...)
+	command.Env = append(os.Environ(), environment...)
 	var problems bytes.Buffer
 	command.Stderr = &problems
 	input, err := command.StdinPipe()
@@ -83,9 +90,10 @@ func readJSON(t *testing.T, reader *bufio.Reader, value any) {
 	}
 }
 
-// fedify is a Fedify server with one person.
+// fedify is a Fedify server on a host of the network.
 type fedify struct {
 	t       *testing.T
+	network *secureNetwork
 	Origin  string `json:"origin"`
 	Control string `json:"control"`
 	Actor   string `json:"actor"`
@@ -94,8 +102,10 @@ type fedify struct {
 
 func startFedify(t *testing.T) *fedify {
 	t.Helper()
-	_, output := node(t, "fedify/server.mjs", "--keys", filepath.Join(t.TempDir(), "keys.json"))
-	peer := &fedify{t: t}
+	n := openSecureNetwork(t)
+	at := n.host(t, "fedify")
+	_, output := nodeWith(t, n.environment(), "fedify/server.mjs", append(at.arguments(), "--keys", filepath.Join(t.TempDir(), "keys.json"))...)
+	peer := &fedify{t: t, network: n}
 	readJSON(t, output, peer)
 	return peer
 }
@@ -239,28 +249,31 @@ type schemeGate struct {
 	proxy  *httputil.ReverseProxy
 }
 
-// behindGate puts the settings behind a gate.
-func behindGate(t *testing.T, settings instance.Settings) (*schemeGate, instance.Settings) {
+// behindGate puts a server of ours behind a gate, which has the server's host and certificate.
+func behindGate(t *testing.T, n *secureNetwork, settings instance.Settings) (*schemeGate, instance.Settings) {
 	t.Helper()
-	address, err := instance.FreeAddress()
+	settings = n.settings(t, settings)
+	listener, err := net.Listen("tcp", settings.HTTP)
 	if err != nil {
 		t.Fatal(err)
 	}
+	settings.HTTP = freeAddress(t)
+
+	behind := n.transport.Clone()
+	behind.DialContext = nil // an address, not a name of the network
+	behind.TLSClientConfig.ServerName = settings.Public
 	gate := &schemeGate{proxy: &httputil.ReverseProxy{
-		ErrorLog: log.New(io.Discard, "", 0), // while the server is not up yet
+		ErrorLog:  log.New(io.Discard, "", 0), // while the server is not up yet
+		Transport: behind,
 		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(&url.URL{Scheme: "http", Host: address})
+			r.SetURL(&url.URL{Scheme: "https", Host: settings.HTTP})
 			r.Out.Host = r.In.Host // signed, and what the server must be called by
 		},
 	}}
 	gate.refuse.Store("")
-	front := httptest.NewServer(gate)
-	t.Cleanup(front.Close)
-	public, err := url.Parse(front.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	settings.HTTP, settings.Public = address, public.Host
+	front := &http.Server{Handler: gate, ReadHeaderTimeout: patience}
+	t.Cleanup(func() { _ = front.Close() })
+	go func() { _ = front.ServeTLS(listener, settings.CertFile, settings.KeyFile) }()
 	return gate, settings
 }
 

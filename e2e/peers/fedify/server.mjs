@@ -1,13 +1,15 @@
-// A Fedify server for the end-to-end tests: node server.mjs --keys FILE
+// A Fedify server for the end-to-end tests: node server.mjs --host NAME --address IP:PORT --certificate FILE --key FILE --keys FILE
 //
-// It listens on two loopback ports of the kernel's choice and prints them as one JSON line:
-// {"origin": "http://127.0.0.1:…", "control": "http://127.0.0.1:…", "actor": "…", "handle": "@…"}.
+// It serves https://NAME at the address, and commands on a loopback port of the kernel's choice. It prints one JSON line:
+// {"origin": "https://NAME", "control": "http://127.0.0.1:…", "actor": "…", "handle": "@…"}.
 // Its persons are alice, who proves what she sends, and bob and any number of carols, who do not. The control port takes POST /mention,
 // /write, /forward, /edit, /remove, /follow (see sending.mjs), /resolve, /behave ({"refuse", "secure"}), /down and /up with a
 // JSON body, and GET /received?after=N&wait=MILLISECONDS and /reads.
 // It ends when its standard input is closed, so it never outlives the test that started it.
-import "./prelude.mjs";
+import "../network.mjs";
+import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
+import { createServer as createSecureServer } from "node:https";
 import { Readable } from "node:stream";
 import { parseArgs } from "node:util";
 import { Community } from "./community.mjs";
@@ -15,24 +17,22 @@ import { keyPairs } from "./keys.mjs";
 import * as sending from "./sending.mjs";
 
 const { values: options } = parseArgs({
-  options: { keys: { type: "string" } },
+  options: Object.fromEntries(["host", "address", "certificate", "key", "keys"].map((name) => [name, { type: "string" }])),
 });
-if (!options.keys) throw new Error("--keys FILE is needed: where the test keys are kept");
 
 // An address that can be given up for a while, as by a server that is down, and taken again.
 class Door {
-  constructor(handler) {
-    this.handler = handler;
-    this.port = 0;
+  constructor(make, address, port) {
+    Object.assign(this, { make, address, port });
   }
 
   open() {
-    this.server = createServer(this.handler);
+    this.server = this.make();
     return new Promise((resolve, reject) => {
       this.server.once("error", reject);
-      this.server.listen(this.port, "127.0.0.1", () => {
+      this.server.listen(this.port, this.address, () => {
         this.port = this.server.address().port;
-        resolve(`http://127.0.0.1:${this.port}`);
+        resolve();
       });
     });
   }
@@ -61,17 +61,19 @@ async function answer(outgoing, response) {
   outgoing.end(Buffer.from(await response.arrayBuffer()));
 }
 
-let community;
-const door = new Door(async (incoming, outgoing) => {
+const origin = `https://${options.host}`;
+const community = new Community({ origin, people: /^(alice|bob|carol\d*)$/, proving: /^alice$/, keys: await keyPairs(options.keys) });
+const identity = { cert: readFileSync(options.certificate), key: readFileSync(options.key) };
+const [address, port] = options.address.split(":");
+const door = new Door(() => createSecureServer(identity, async (incoming, outgoing) => {
   try {
     await answer(outgoing, await community.fetch(toRequest(incoming, origin)));
   } catch (error) {
     console.error("federation:", error);
     outgoing.writeHead(500).end();
   }
-});
-const origin = await door.open();
-community = new Community({ origin, people: /^(alice|bob|carol\d*)$/, proving: /^alice$/, keys: await keyPairs(options.keys) });
+}), address, port);
+await door.open();
 
 const asAlice = (command) => (_url, body) => command(community, { from: "alice", ...body });
 const commands = {
@@ -83,14 +85,14 @@ const commands = {
   "POST /follow": asAlice(sending.follow),
   "POST /behave": (_url, body) => Object.assign(community.behaviour, body),
   "POST /down": () => door.shut(),
-  "POST /up": async () => ({ origin: await door.open() }),
+  "POST /up": async () => { await door.open(); return {}; },
   "GET /reads": () => community.reads,
   "POST /resolve": async (_url, body) => (await community.resolve(body.handle)).toJsonLd(),
   "GET /received": (url) =>
     community.after(Number(url.searchParams.get("after") ?? 0), Number(url.searchParams.get("wait") ?? 0)),
 };
 
-const control = await new Door(async (incoming, outgoing) => {
+const control = new Door(() => createServer(async (incoming, outgoing) => {
   const request = toRequest(incoming, "http://control");
   const url = new URL(request.url);
   try {
@@ -101,13 +103,13 @@ const control = await new Door(async (incoming, outgoing) => {
   } catch (error) {
     await answer(outgoing, Response.json({ error: error.message }, { status: 500 }));
   }
-}).open();
+}), "127.0.0.1", 0);
+await control.open();
 
 process.stdin.resume().on("end", () => process.exit(0));
-const host = new URL(origin).host;
 console.log(JSON.stringify({
   origin,
-  control,
+  control: `http://127.0.0.1:${control.port}`,
   actor: community.context().getActorUri("alice").href,
-  handle: `@alice@${host}`,
+  handle: `@alice@${options.host}`,
 }));
