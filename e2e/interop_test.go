@@ -72,8 +72,8 @@ func ranWith(t *testing.T, peer string, version func(*testing.T) string) {
 	})
 }
 
-// npmPackage returns the version of an installed package of e2e/peers.
-func npmPackage(name string) func(*testing.T) string {
+// npmPackage returns the version of a package that is installed in a directory below e2e/peers.
+func npmPackage(directory, name string) func(*testing.T) string {
 	return func(t *testing.T) string {
 		t.Helper()
 		root, err := instance.Root()
@@ -81,7 +81,7 @@ func npmPackage(name string) func(*testing.T) string {
 			t.Fatal(err)
 		}
 		var said struct{ Version string }
-		content, err := os.ReadFile(filepath.Join(root, "e2e", "peers", "node_modules", name, "package.json"))
+		content, err := os.ReadFile(filepath.Join(root, "e2e", "peers", directory, "node_modules", name, "package.json"))
 		if err == nil {
 			err = json.Unmarshal(content, &said)
 		}
@@ -111,11 +111,12 @@ func debianPackage(name string) func(*testing.T) string {
 	}
 }
 
-// scripts of e2e/peers are written with these packages.
-var scripts = map[string]struct{ peer, npm string }{
-	"fedify":  {"Fedify", "@fedify/fedify"},
-	"a2a":     {"A2A SDK for JavaScript", "@a2a-js/sdk"},
-	"openai":  {"OpenAI SDK for JavaScript", "openai"},
-	"openapi": {"openapi-fetch", "openapi-fetch"},
-	"streams": {"eventsource-parser", "eventsource-parser"},
+// scripts of e2e/peers are written with these packages. Packages that want others of their own have a directory of their own.
+var scripts = map[string]struct{ peer, npm, installed string }{
+	"activitypubbot": {"activitypub.bot", "@evanp/activitypub-bot", "activitypubbot"},
+	"fedify":         {"Fedify", "@fedify/fedify", ""},
+	"a2a":            {"A2A SDK for JavaScript", "@a2a-js/sdk", ""},
+	"openai":         {"OpenAI SDK for JavaScript", "openai", ""},
+	"openapi":        {"openapi-fetch", "openapi-fetch", ""},
+	"streams":        {"eventsource-parser", "eventsource-parser", ""},
 }

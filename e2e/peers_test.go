@@ -37,11 +37,11 @@ func nodeWith(t *testing.T, environment []string, script string, arguments ...st
 		t.Fatal(err)
 	}
 	peers := filepath.Join(root, "e2e", "peers")
-	if _, err := os.Stat(filepath.Join(peers, "node_modules")); err != nil {
-		t.Fatalf("the Node packages of e2e/peers are missing; run scripts/install-test-dependencies (%v)", err)
-	}
 	used := scripts[filepath.Dir(script)]
-	ranWith(t, used.peer, npmPackage(used.npm))
+	if _, err := os.Stat(filepath.Join(peers, used.installed, "node_modules")); err != nil {
+		t.Fatalf("Node packages of e2e/peers are missing; run scripts/install-test-dependencies (%v)", err)
+	}
+	ranWith(t, used.peer, npmPackage(used.installed, used.npm))
 	command := exec.Command(nodeProgram(peers), append([]string{filepath.Join(peers, script)}, arguments...)...)
 	command.Env = append(os.Environ(), environment...)
 	var problems bytes.Buffer
@@ -90,23 +90,33 @@ func readJSON(t *testing.T, reader *bufio.Reader, value any) {
 	}
 }
 
-// fedify is a Fedify server on a host of the network.
-type fedify struct {
+// fediversePeer is a server of others on a host of the network, which does what it is told on its control port.
+type fediversePeer struct {
 	t       *testing.T
 	network *secureNetwork
-	Origin  string `json:"origin"`
 	Control string `json:"control"`
 	Actor   string `json:"actor"`
-	Handle  string `json:"handle"`
+}
+
+// startFediversePeer starts a script with the flags of its host.
+func startFediversePeer(t *testing.T, peer any, at host, script string, arguments ...string) {
+	t.Helper()
+	_, output := nodeWith(t, openSecureNetwork(t).environment(), script, append(at.arguments(), arguments...)...)
+	readJSON(t, output, peer)
+}
+
+// fedify is a Fedify server.
+type fedify struct {
+	fediversePeer
+
+	Handle string `json:"handle"`
 }
 
 func startFedify(t *testing.T) *fedify {
 	t.Helper()
 	n := openSecureNetwork(t)
-	at := n.host(t, "fedify")
-	_, output := nodeWith(t, n.environment(), "fedify/server.mjs", append(at.arguments(), "--keys", filepath.Join(t.TempDir(), "keys.json"))...)
-	peer := &fedify{t: t, network: n}
-	readJSON(t, output, peer)
+	peer := &fedify{fediversePeer: fediversePeer{t: t, network: n}}
+	startFediversePeer(t, peer, n.host(t, "fedify"), "fedify/server.mjs", "--keys", filepath.Join(t.TempDir(), "keys.json"))
 	return peer
 }
 
@@ -118,7 +128,7 @@ func (f *fedify) in(t *testing.T) *fedify {
 }
 
 // tryPost returns the error of the peer's software.
-func (f *fedify) tryPost(path string, body, result any) error {
+func (f *fediversePeer) tryPost(path string, body, result any) error {
 	f.t.Helper()
 	encoded, err := json.Marshal(body)
 	if err != nil {
@@ -134,12 +144,12 @@ func (f *fedify) tryPost(path string, body, result any) error {
 		return err
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("fedify %s: %s", path, answer)
+		return fmt.Errorf("%s: %s", path, answer)
 	}
 	return json.Unmarshal(answer, result)
 }
 
-func (f *fedify) post(path string, body, result any) {
+func (f *fediversePeer) post(path string, body, result any) {
 	f.t.Helper()
 	if err := f.tryPost(path, body, result); err != nil {
 		f.t.Fatal(err)
@@ -185,10 +195,10 @@ func (f *fedify) behave(refuse string, secure bool) {
 	f.post("/behave", map[string]any{"refuse": refuse, "secure": secure}, &now)
 }
 
-// arrived is one activity that reached the peer, with the verdict of Fedify's verifier.
+// arrived is one activity that reached the peer, with the verdict of the peer's verifier.
 type arrived struct {
 	Verified bool
-	Accepted bool // handed to the application by Fedify's inbox
+	Accepted bool // by Fedify: handed to the application; by activitypub.bot: queued for it
 	Key      string
 	Owner    string
 	Scheme   string // of the signature: rfc9421, draft-cavage, none
@@ -198,16 +208,18 @@ type arrived struct {
 	Headers  map[string]string
 	Activity json.RawMessage
 	Reason   json.RawMessage
+
+	Told, Object string // instead of an arrival: what activitypub.bot told its account, and of which note
 }
 
-func (f *fedify) received(after int) []arrived {
+func (f *fediversePeer) received(after int) []arrived {
 	f.t.Helper()
 	var list []arrived
 	f.get(fmt.Sprintf("/received?after=%d&wait=1000", after), &list)
 	return list
 }
 
-func (f *fedify) get(path string, result any) {
+func (f *fediversePeer) get(path string, result any) {
 	f.t.Helper()
 	response, err := http.Get(f.Control + path)
 	if err != nil {
@@ -220,7 +232,7 @@ func (f *fedify) get(path string, result any) {
 }
 
 // await waits for an arrival that the function likes.
-func (f *fedify) await(what string, wanted func(arrived) bool) arrived {
+func (f *fediversePeer) await(what string, wanted func(arrived) bool) arrived {
 	f.t.Helper()
 	deadline := time.Now().Add(patience)
 	for seen := 0; time.Now().Before(deadline); {
@@ -232,7 +244,7 @@ func (f *fedify) await(what string, wanted func(arrived) bool) arrived {
 			}
 		}
 	}
-	f.t.Fatalf("nothing arrived at Fedify within %s: %s", patience, what)
+	f.t.Fatalf("nothing arrived at the peer within %s: %s", patience, what)
 	return arrived{}
 }
 

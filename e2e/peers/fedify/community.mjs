@@ -3,6 +3,7 @@
 import { createFederation, MemoryKvStore, verifyObject, verifyRequestDetailed } from "@fedify/fedify";
 import { Activity, Endpoints, Note, Person, Tombstone } from "@fedify/vocab";
 import { Temporal } from "@js-temporal/polyfill";
+import { Happened } from "../control.mjs";
 
 const PERSON = "/users/{identifier}";
 const RFC9421 = "rfc9421";
@@ -16,11 +17,10 @@ export class Community {
     this.proving = proving;
     this.keys = keys;
     this.notes = new Map(); // id → Note, or Tombstone
-    this.arrived = []; // every POST to an inbox, verified or not, in order
+    this.arrived = new Happened(); // every POST to an inbox, verified or not, in order
     this.captured = ""; // the last activity that was sent to /capture
     this.reads = []; // every GET of an actor or note: path, user agent, scheme of its signature
     this.accepted = new Set(); // ids of activities that Fedify verified and handed to a listener
-    this.waiting = [];
     // refuse: a scheme that inboxes answer with 401 without looking; secure: actors and notes want a signed GET
     this.behaviour = { refuse: "", secure: false };
     this.federation = this.#federation(RFC9421);
@@ -138,7 +138,7 @@ export class Community {
     try {
       activity = JSON.parse(body);
     } catch { /* the raw body is reported */ }
-    this.arrived.push({
+    this.arrived.add({
       ...verdict,
       status,
       path: new URL(request.url).pathname,
@@ -148,18 +148,6 @@ export class Community {
       activity,
       body,
     });
-    for (const wake of this.waiting.splice(0)) wake();
-  }
-
-  /** Everything after the first n arrivals; waits up to the given time when there is nothing yet. */
-  async after(n, milliseconds) {
-    if (this.arrived.length <= n) {
-      await new Promise((resolve) => {
-        const timer = setTimeout(resolve, milliseconds);
-        this.waiting.push(() => { clearTimeout(timer); resolve(); });
-      });
-    }
-    return this.arrived.slice(n);
   }
 
   /** Looks an actor up by handle or IRI, as a Fedify application does. */

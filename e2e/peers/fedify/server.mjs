@@ -8,10 +8,10 @@
 // It ends when its standard input is closed, so it never outlives the test that started it.
 import "../network.mjs";
 import { readFileSync } from "node:fs";
-import { createServer } from "node:http";
-import { createServer as createSecureServer } from "node:https";
+import { createServer } from "node:https";
 import { Readable } from "node:stream";
 import { parseArgs } from "node:util";
+import { serveCommands } from "../control.mjs";
 import { Community } from "./community.mjs";
 import { keyPairs } from "./keys.mjs";
 import * as sending from "./sending.mjs";
@@ -22,18 +22,16 @@ const { values: options } = parseArgs({
 
 // An address that can be given up for a while, as by a server that is down, and taken again.
 class Door {
-  constructor(make, address, port) {
-    Object.assign(this, { make, address, port });
+  constructor(identity, handler) {
+    Object.assign(this, { identity, handler });
   }
 
   open() {
-    this.server = this.make();
+    const [address, port] = options.address.split(":");
+    this.server = createServer(this.identity, this.handler);
     return new Promise((resolve, reject) => {
       this.server.once("error", reject);
-      this.server.listen(this.port, this.address, () => {
-        this.port = this.server.address().port;
-        resolve();
-      });
+      this.server.listen(port, address, () => resolve({}));
     });
   }
 
@@ -64,15 +62,14 @@ async function answer(outgoing, response) {
 const origin = `https://${options.host}`;
 const community = new Community({ origin, people: /^(alice|bob|carol\d*)$/, proving: /^alice$/, keys: await keyPairs(options.keys) });
 const identity = { cert: readFileSync(options.certificate), key: readFileSync(options.key) };
-const [address, port] = options.address.split(":");
-const door = new Door(() => createSecureServer(identity, async (incoming, outgoing) => {
+const door = new Door(identity, async (incoming, outgoing) => {
   try {
     await answer(outgoing, await community.fetch(toRequest(incoming, origin)));
   } catch (error) {
     console.error("federation:", error);
     outgoing.writeHead(500).end();
   }
-}), address, port);
+});
 await door.open();
 
 const asAlice = (command) => (_url, body) => command(community, { from: "alice", ...body });
@@ -85,31 +82,16 @@ const commands = {
   "POST /follow": asAlice(sending.follow),
   "POST /behave": (_url, body) => Object.assign(community.behaviour, body),
   "POST /down": () => door.shut(),
-  "POST /up": async () => { await door.open(); return {}; },
+  "POST /up": () => door.open(),
   "GET /reads": () => community.reads,
   "POST /resolve": async (_url, body) => (await community.resolve(body.handle)).toJsonLd(),
   "GET /received": (url) =>
-    community.after(Number(url.searchParams.get("after") ?? 0), Number(url.searchParams.get("wait") ?? 0)),
+    community.arrived.after(Number(url.searchParams.get("after") ?? 0), Number(url.searchParams.get("wait") ?? 0)),
 };
 
-const control = new Door(() => createServer(async (incoming, outgoing) => {
-  const request = toRequest(incoming, "http://control");
-  const url = new URL(request.url);
-  try {
-    const command = commands[`${request.method} ${url.pathname}`];
-    if (!command) throw new Error(`no command ${request.method} ${url.pathname}`);
-    const result = await command(url, request.method === "POST" ? await request.json() : undefined);
-    await answer(outgoing, Response.json(result));
-  } catch (error) {
-    await answer(outgoing, Response.json({ error: error.message }, { status: 500 }));
-  }
-}), "127.0.0.1", 0);
-await control.open();
-
-process.stdin.resume().on("end", () => process.exit(0));
 console.log(JSON.stringify({
   origin,
-  control: `http://127.0.0.1:${control.port}`,
+  control: await serveCommands(commands),
   actor: community.context().getActorUri("alice").href,
   handle: `@alice@${options.host}`,
 }));
