@@ -34,7 +34,7 @@ type botExchange struct {
 	s     *server
 }
 
-// TestActivityPubBot talks with activitypub.bot, a server that shares no code with Fedify, in every way that it has.
+// TestActivityPubBot talks over TLS with activitypub.bot, a server that shares no code with Fedify.
 func TestActivityPubBot(t *testing.T) {
 	t.Parallel()
 	peer := startActivityPubBot(t)
@@ -143,7 +143,8 @@ func (x *botExchange) mentions(t *testing.T) {
 
 func (x *botExchange) mentionsAs(t *testing.T, visibility string) {
 	content := "how are you, " + visibility + "?"
-	reply := x.answered(t, x.say("/mention", map[string]string{"visibility": visibility, "content": content}))
+	note := x.say("/mention", map[string]string{"visibility": visibility, "content": content})
+	reply := x.answered(t, note)
 	x.checkSender(t, rfc9421)
 	if !strings.Contains(reply.Object.Content, content) {
 		t.Errorf("answered %q", reply.Object.Content)
@@ -152,6 +153,9 @@ func (x *botExchange) mentionsAs(t *testing.T, visibility string) {
 	open := visibility == "public" || visibility == "unlisted"
 	if slices.Contains(addressed, public) != open || slices.Contains(reply.To, public) || !slices.Contains(addressed, x.peer.Actor) {
 		t.Errorf("the answer to a %s note goes to %v cc %v", visibility, reply.To, reply.Cc)
+	}
+	if _, sent := readActivity(t, note); visibility == "public" && !strings.Contains(sent, `"href": "`+x.s.URL()+`/@memory"`) {
+		t.Errorf("the note mentions another address than the profile page: %s", sent)
 	}
 	if !slices.Contains(mentions(t, reply), x.peer.Actor) {
 		t.Errorf("the answer does not mention its reader: %s", reply.Object.Tag)

@@ -30,7 +30,7 @@ type exchangeOf struct {
 	hold  sync.Mutex // while it is held, the agent thinks
 }
 
-// TestFedify talks with outside software in every way. One server a database does it all; on the second database the
+// TestFedify talks with Fedify in every way, over TLS. One server a database does it all; on the second database the
 // matrix has one way a scheme.
 func TestFedify(t *testing.T) {
 	t.Parallel()
