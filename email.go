@@ -175,6 +175,9 @@ func (m *modules) mailTransport(options *email.Options) (err error) {
 			return err
 		}
 		options.Dialer = m.client.Trusting(address)
+		if options.SmarthostTLS, err = email.SmarthostTLS(m.config.Mail.SmarthostRootsFile); err != nil {
+			return err
+		}
 	}
 
 	options.TLSConfig, err = m.certificate(options.Hostname, false)

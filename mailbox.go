@@ -60,6 +60,11 @@ func (m *modules) forward(ctx context.Context, job queue.Job) (notice pipeline.N
 		return notice, opening, fault.GiveUp("this server has no agent under which mail could leave", nil)
 	}
 
+	agent := agents[0].Profile.Name
+	if wanted.MailID == "" {
+		return m.testMail(ctx, agent, wanted)
+	}
+
 	mail, text, file, err := m.mailbox.Forwarded(ctx, wanted.MailID)
 	if fault.Is(err, fault.NotFound) {
 		return notice, opening, fault.GiveUp("the mail is gone", err)
@@ -79,6 +84,20 @@ func (m *modules) forward(ctx context.Context, job queue.Job) (notice pipeline.N
 
 	opening = exchange.Opening{Channel: email.ChannelName, ReceivedVia: normalized.ViaEmail, Route: route}
 	return pipeline.Notice{
-		ID: wanted.ID, Agent: agents[0].Profile.Name, To: wanted.To, Subject: "Fwd: " + mail.Subject, Text: text, Files: []normalized.Part{file},
+		ID: wanted.ID, Agent: agent, To: wanted.To, Subject: "Fwd: " + mail.Subject, Text: text, Files: []normalized.Part{file},
 	}, opening, nil
+}
+
+// testMail makes the mail of inbox mail send-test, by an agent.
+func (m *modules) testMail(ctx context.Context, agent string, wanted exchange.MailForward) (notice pipeline.Notice, opening exchange.Opening, err error) {
+	subject := "Test mail of " + m.config.Domain
+	route, err := m.email.Open(ctx, agent, wanted.To, subject)
+	if err != nil {
+		return notice, opening, err
+	}
+	return pipeline.Notice{
+		ID: wanted.ID, Agent: agent, To: wanted.To, Subject: subject,
+		Text: "The operator of " + m.config.Domain + " asked for this mail (inbox mail send-test). If you read it in your inbox, answers of the agents arrive " +
+			"there too. In a folder for spam, look at the header Authentication-Results: spf, dkim and dmarc should say pass.",
+	}, exchange.Opening{Channel: email.ChannelName, ReceivedVia: normalized.ViaEmail, Route: route}, nil
 }

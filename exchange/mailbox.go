@@ -187,7 +187,7 @@ type KeptMail struct {
 // MailForward asks for a mail to be sent on.
 type MailForward struct {
 	ID     string `json:"id"`   // UUIDv7; the same one is sent once
-	MailID string `json:"mail"` // of the kept mail
+	MailID string `json:"mail"` // of the kept mail; empty = a test mail
 	To     string `json:"to"`
 }
 

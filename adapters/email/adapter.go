@@ -224,8 +224,5 @@ func (a *Adapter) servePolicy(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(text))
 }
 
-// SmarthostAddress returns host:port of a smarthost URL, for the dialer that must allow it.
-func SmarthostAddress(text string) (string, error) { return outbound.SmarthostAddress(text) }
-
 // DeliveryIn returns the id of the delivery that a return path of ours names, for operators.
 func DeliveryIn(address string) (deliveryID string, found bool) { return bounce.Named(address) }

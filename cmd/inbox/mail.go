@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -16,13 +17,13 @@ import (
 
 func newMail() *cobra.Command {
 	parent := &cobra.Command{
-		Use: "mail", Short: "Read, search and forward mail for the operator; reports; suppressed addresses", Args: arguments(cobra.NoArgs),
+		Use: "mail", Short: "Read, search and forward mail for the operator; send a test; reports; suppressed addresses", Args: arguments(cobra.NoArgs),
 		Long: `Mail for the operator is mail to postmaster, abuse and other role addresses of the domain, and to the address for reports
 (mail.reports). It is kept for 90 days. With mail.mode = "capture" it includes the captured answers.`,
 		Example: "  inbox mail list\n  inbox mail search invoice --since 48h\n  inbox mail reports --since 168h",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	parent.AddCommand(newMailList(), newMailSearch(), newMailShow(), newMailForward(), newMailReports(), newSuppressed())
+	parent.AddCommand(newMailList(), newMailSearch(), newMailShow(), newMailForward(), newMailSendTest(), newMailReports(), newSuppressed())
 	return parent
 }
 
@@ -184,6 +185,44 @@ automatically.`,
 			})
 		},
 	}
+}
+
+func newMailSendTest() *cobra.Command {
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use: "send-test ADDRESS", Short: "Send a test mail and show what became of it", Args: arguments(cobra.ExactArgs(1)),
+		Long: `Sends a mail of the first agent to an address elsewhere. The running server sends it like an answer; the command waits for the result and
+prints what the other server said. The other server may still put it into a folder for spam: look there. Exit code 1 means that it was
+not delivered.`,
+		Example: "  inbox mail send-test me@example.org\n  inbox mail send-test me@example.org --wait 2m",
+	}
+	addJSON(cmd)
+	cmd.Flags().DurationVar(&wait, "wait", 30*time.Second, "how long to wait for the result")
+	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+		return operate(cmd, func(o *inbox.Operator) error {
+			sent, err := o.Mail.SendTest(cmd.Context(), given[0])
+			if err != nil {
+				return err
+			}
+			result, err := o.Mail.Sent(cmd.Context(), sent, wait)
+			if err != nil {
+				return err
+			}
+			if wantsJSON(cmd) {
+				err = printJSON(cmd.OutOrStdout(), result)
+			} else if result.State != "" {
+				err = printTable(cmd.OutOrStdout(), "", []string{"ADDRESS", "STATE", "WHY"}, [][]string{{oneLine(result.Address), result.State, oneLine(result.Reason)}})
+			}
+			switch {
+			case err != nil || result.State == operator.DeliveryDelivered:
+				return err
+			case result.State == "":
+				return errors.New("no server has sent the test mail yet; is one running? It is sent after the next start")
+			}
+			return errors.New("the test mail was not delivered; inbox doctor looks at the way out, inbox deliveries list shows further attempts")
+		})
+	}
+	return cmd
 }
 
 func newMailReports() *cobra.Command {

@@ -31,6 +31,7 @@ type Settings struct {
 	STSPort   int      // port of the servers that publish MTA-STS policies; 0 = the default
 	DNS       string   // host:port of the resolver; empty = the system's
 	Smarthost string   // smtp://host:port; empty = mail is captured
+	RelayCA   string   // mail.smarthost_roots_file; empty = the authorities of the system
 	MXPort    int      // mail goes to the recipients' servers, on this port; 0 = it does not
 	Lease     string   // a duration; empty = the default
 	Drain     string   // a duration; empty = none
@@ -191,6 +192,9 @@ func (s *Settings) file(data string) string {
 	}
 	if s.Smarthost != "" {
 		line("mode = \"smarthost\"\nsmarthost = %q", s.Smarthost)
+	}
+	if s.RelayCA != "" {
+		line("smarthost_roots_file = %q", s.RelayCA)
 	}
 	if s.MXPort != 0 {
 		line("mode = \"mx\"\nmx_port = %d", s.MXPort)

@@ -24,6 +24,9 @@ type Notice struct {
 	With func(ctx context.Context, tx Tx, turnID string) error
 }
 
+// NoticeTurn is the id of the turn of a notice.
+func NoticeTurn(noticeID string) string { return exchange.DerivedID(noticeID, "notice") }
+
 // Notify stores a notice as a conversation that its agent begins, so that it is delivered like any reply, and ends the job
 // with it, by the opening of the channel that reaches the operator: it returns queue.ErrSettled then. Other errors are those of the
 // database, or classed with fault.GiveUp.
@@ -54,7 +57,7 @@ func (s *replier) Notify(ctx context.Context, job queue.Job, notice Notice, open
 
 	message.ThreadID = exchange.ConversationID(opening.Channel, agent.Profile.Name, message.Sender.Principal(), message.ID)
 	turn := exchange.TurnRecord{
-		ID: exchange.DerivedID(notice.ID, "notice"), Agent: agent.Profile.Name, Principal: message.Sender.Principal(), ThreadID: message.ThreadID,
+		ID: NoticeTurn(notice.ID), Agent: agent.Profile.Name, Principal: message.Sender.Principal(), ThreadID: message.ThreadID,
 		State: exchange.StateAnswered, Reason: "tells the operator", Channel: opening.Channel, Message: message, Route: opening.Route, Audience: exchange.Audience{Parties: opening.Parties}, AcceptedAt: now, UpdatedAt: now,
 	}
 

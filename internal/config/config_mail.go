@@ -38,6 +38,9 @@ type Mail struct {
 	Mode string `toml:"mode"`
 	// Relay for `mode = "smarthost"`: `smtp://user:password@host:port` (STARTTLS) or `smtps://…` (TLS from the start).
 	Smarthost SecretURL `toml:"smarthost"`
+	// PEM file with the certificates of your own authority, if the relay's certificate comes from it; empty = the authorities
+	// of the operating system.
+	SmarthostRootsFile string `toml:"smarthost_roots_file"`
 	// Port of the destinations' mail servers, for `mode = "mx"`. Change it only for tests.
 	MXPort int `toml:"mx_port"`
 	// Whether the server obeys the TLSA records of recipients' servers (DANE, RFC 7672), for `mode = "mx"`. It needs a

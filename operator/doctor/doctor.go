@@ -640,20 +640,23 @@ func (d *examiner) dnssec(ctx context.Context) {
 func (d *examiner) outwards(ctx context.Context, probe string) {
 	switch d.config.Mail.Mode {
 	case email.ModeSmarthost:
-		address, err := email.SmarthostAddress(d.config.Mail.Smarthost.Reveal())
-		if err == nil {
-			_, err = d.dial(ctx, address, false)
-		}
-		if err != nil {
-			d.say("mail.smarthost", email.FindingFail, fault.InWords(err), "correct mail.smarthost or ask your provider")
-			return
-		}
-		d.say("mail.smarthost", email.FindingOK, address+" can be reached", "")
+		d.relay(ctx)
 	case email.ModeMX:
 		if probe != "" {
 			d.probe(ctx, probe)
 		}
 	}
+}
+
+// relay talks with the smarthost as deliveries do.
+func (d *examiner) relay(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 3*patience)
+	defer cancel()
+	found := email.Relay{
+		URL: d.config.Mail.Smarthost.Reveal(), RootsFile: d.config.Mail.SmarthostRootsFile, Hostname: d.config.SMTP.Hostname,
+		AllowPrivate: d.config.Federation.AllowPrivate, Dialer: func(address string) email.Dialer { return d.client.Trusting(address) },
+	}.Examine(ctx, d.author()+"@"+identity.HostOf(d.config.Domain))
+	d.say(found.Name, found.Status, found.Detail, found.Remedy)
 }
 
 func (d *examiner) probe(ctx context.Context, domain string) {

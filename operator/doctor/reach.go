@@ -214,12 +214,16 @@ func (d *examiner) ownMail(ctx context.Context, published *email.Published) {
 	if d.config.Mail.Mode == email.ModeCapture {
 		return
 	}
-	from := "postmaster"
-	if len(d.config.Agents) > 0 {
-		from = d.config.Agents[0].Name
-	}
 	addresses, _ := d.resolver.LookupIPAddr(ctx, identity.HostOf(d.config.SMTP.Hostname)+".")
-	for _, one := range email.JudgeOwnMail(ctx, d.resolver, *published, from, addresses) {
+	for _, one := range email.JudgeOwnMail(ctx, d.resolver, *published, d.author(), addresses) {
 		d.say(one.Name, one.Status, one.Detail, one.Remedy)
 	}
+}
+
+// author is the name before the @ of the doctor's own mail.
+func (d *examiner) author() string {
+	if len(d.config.Agents) == 0 {
+		return "postmaster"
+	}
+	return d.config.Agents[0].Name
 }

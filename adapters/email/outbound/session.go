@@ -21,10 +21,12 @@ type clientSession struct {
 	client *smtp.Client
 	conn   net.Conn
 	who    string // the server, as the operator reads it
-	sent   int
-	began  bool // the current mail's first command was answered
-	ended  bool // the final dot was sent: without an answer it is unknown whether the mail arrived
-	since  time.Time
+
+	encrypted bool // set for sessions with a relay
+	sent      int
+	began     bool // the current mail's first command was answered
+	ended     bool // the final dot was sent: without an answer it is unknown whether the mail arrived
+	since     time.Time
 }
 
 // transact offers one mail and returns the session to the pool while it is good for further ones.

@@ -78,6 +78,26 @@ type SmarthostOptions struct {
 	Relaxed  bool        // development: a login without TLS and unchecked certificates without a login are allowed
 }
 
+// Steps of a session with a relay.
+const (
+	StepConnect  = "connect"  // connection, greeting, EHLO
+	StepSTARTTLS = "starttls" // not offered, or refused
+	StepTLS      = "tls"      // handshake and certificate
+	StepLogin    = "login"
+	StepSender   = "sender"
+)
+
+// StepError says at which step a session with a relay failed.
+type StepError struct {
+	Step  string
+	cause error
+}
+
+func (e *StepError) Error() string { return e.cause.Error() }
+
+// Unwrap returns the cause.
+func (e *StepError) Unwrap() error { return e.cause }
+
 // NewSmarthost returns a transport to one configured server.
 func NewSmarthost(o SmarthostOptions) (*Smarthost, error) {
 	host, err := parseSmarthost(o.URL)
@@ -118,12 +138,39 @@ func (h *Smarthost) Send(ctx context.Context, mail Mail) (Outcome, error) {
 	return result, classed("smarthost", err)
 }
 
+// Try opens a session as for a mail, offers a sender and takes it back, so that no mail is sent. It reports whether the session was encrypted. Its
+// errors are, or wrap, a *StepError.
+func (h *Smarthost) Try(ctx context.Context, from string) (encrypted bool, err error) {
+	session, err := h.open(ctx)
+	if err != nil {
+		return false, err
+	}
+
+	stop := context.AfterFunc(ctx, func() { _ = session.conn.Close() })
+	defer stop()
+	err = session.client.Mail(from, &smtp.MailOptions{UTF8: needsUTF8([]string{from})})
+	if err == nil {
+		err = session.client.Reset()
+	}
+	session.end(!dead(err))
+	answer, answered := errors.AsType[*smtp.SMTPError](err)
+	switch {
+	case err == nil:
+		return session.encrypted, nil
+	case answered && aboutLogin(answer.Code):
+		return session.encrypted, &StepError{StepLogin, fmt.Errorf("%s wants a login: %w", h.address, err)}
+	case answered:
+		return session.encrypted, &StepError{StepSender, fmt.Errorf("%s refused the sender %s: %w", h.address, from, err)}
+	}
+	return session.encrypted, &StepError{StepConnect, err}
+}
+
 func (h *Smarthost) open(ctx context.Context) (*clientSession, error) {
 	dialing, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	conn, err := h.dialer.DialContext(dialing, "tcp", h.address)
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", h.address, err)
+		return nil, &StepError{StepConnect, fmt.Errorf("connect to %s: %w", h.address, err)}
 	}
 
 	// The client knows no context: closing the connection is what ends it.
@@ -157,15 +204,15 @@ func (h *Smarthost) greet(ctx context.Context, conn net.Conn) (*clientSession, e
 	if h.implicit {
 		secured := tls.Client(conn, h.tls)
 		if err := secured.HandshakeContext(ctx); err != nil {
-			return nil, fmt.Errorf("tls with %s: %w", h.address, err)
+			return nil, &StepError{StepTLS, fmt.Errorf("tls with %s: %w", h.address, err)}
 		}
-		return h.login(&replyConn{Conn: secured}, conn)
+		return h.login(&replyConn{Conn: secured}, conn, true)
 	}
 
 	_ = conn.SetDeadline(time.Now().Add(commandTimeout))
 	offered, err := startTLS(&replyConn{Conn: conn}, h.hello)
 	if err != nil {
-		return nil, err
+		return nil, &StepError{map[bool]string{false: StepConnect, true: StepSTARTTLS}[offered], err}
 	}
 
 	_ = conn.SetDeadline(time.Time{})
@@ -174,14 +221,14 @@ func (h *Smarthost) greet(ctx context.Context, conn net.Conn) (*clientSession, e
 		if err != nil {
 			return nil, err
 		}
-		return h.login(&greetedConn{Conn: &replyConn{Conn: secured}}, conn)
+		return h.login(&greetedConn{Conn: &replyConn{Conn: secured}}, conn, true)
 	}
 
 	if h.user != "" && !h.relaxed {
-		return nil, errors.New(h.address + " offers no STARTTLS, and the password must not travel in the clear")
+		return nil, &StepError{StepSTARTTLS, errors.New(h.address + " offers no STARTTLS, and the password must not travel in the clear")}
 	}
 
-	return h.login(&greetedConn{Conn: &replyConn{Conn: conn}}, conn)
+	return h.login(&greetedConn{Conn: &replyConn{Conn: conn}}, conn, false)
 }
 
 func (h *Smarthost) secure(ctx context.Context, conn net.Conn) (net.Conn, error) {
@@ -191,22 +238,22 @@ func (h *Smarthost) secure(ctx context.Context, conn net.Conn) (net.Conn, error)
 	}
 	secured := tls.Client(conn, config)
 	if err := secured.HandshakeContext(ctx); err != nil {
-		return nil, fmt.Errorf("tls with %s: %w", h.address, err)
+		return nil, &StepError{StepTLS, fmt.Errorf("tls with %s: %w", h.address, err)}
 	}
 	return secured, nil
 }
 
-func (h *Smarthost) login(conn, raw net.Conn) (*clientSession, error) {
+func (h *Smarthost) login(conn, raw net.Conn, encrypted bool) (*clientSession, error) {
 	client, err := newClient(conn, h.hello)
 	if err != nil {
-		return nil, err
+		return nil, &StepError{StepConnect, err}
 	}
 
 	if h.user != "" {
 		if err := client.Auth(h.mechanism(client)); err != nil {
-			return nil, fmt.Errorf("%s refused the login of mail.smarthost: %w", h.address, err)
+			return nil, &StepError{StepLogin, fmt.Errorf("%s refused the login of mail.smarthost: %w", h.address, err)}
 		}
 	}
 
-	return &clientSession{client: client, conn: raw, who: "smarthost"}, nil
+	return &clientSession{client: client, conn: raw, who: "smarthost", encrypted: encrypted}, nil
 }
