@@ -500,3 +500,55 @@ func (s *server) openLines(t *testing.T, path, body, authorization string, heade
 	lines.Buffer(nil, 1<<20)
 	return lines
 }
+
+// TestCitedLinksKeepTitleAndAddress: a link with a citation is a numbered line with its title and address on every surface, and a text with
+// one keeps its words. The citation adds to the part; it does not replace it.
+func TestCitedLinksKeepTitleAndAddress(t *testing.T) {
+	const answer = `{"parts":[{"kind":"text","mime":"text/markdown","content":"A **bold** word."},{"kind":"text","mime":"text/plain","content":"Paris is the capital.","citation":{"source":"atlas"}},` +
+		`{"kind":"link","url":"https://src.example/a","title":"Source A","description":"The first","citation":{"source":"kb","source_id":"1"}}]}`
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, answer)
+	}))
+	t.Cleanup(agent.Close)
+	community := startFediverse(t, 1)
+	p := startPostWith(t, "", fmt.Sprintf("[[agents]]\nname = \"cites\"\nkind = \"webhook\"\n[agents.webhook]\nurl = %q\nsecret = %q\n", agent.URL, webhookSecret))
+	relay := p.bridge("relay")
+	token := "Bearer " + p.server.peerToken("reader")
+
+	p.sendAs("cites", "cited@sender.test", milkQuestion)
+	raw := p.outbox.await(t, "cited@sender.test").Raw
+	_, body, _ := bytes.Cut(raw, []byte("\r\n\r\n"))
+	mail, err := io.ReadAll(quotedprintable.NewReader(bytes.NewReader(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	note := community.reply(community.mention(p.server, "cites", "cited"+p.server.URL(), milkQuestion))
+	post := func(path, body string, header ...string) string { return p.server.shown("POST", path, body, token, header...).body }
+	sent := relay.ask(http.MethodPost, "/v1/bridge/send", map[string]any{"agent": "cites", "message": milkQuestion, "wait": true})
+
+	const line = "[2] Source A: https://src.example/a – The first"
+	for surface, shown := range map[string]struct{ text, line string }{
+		"mail":        {strings.ReplaceAll(plain(raw), "\r\n", "\n"), line},
+		"HTML mail":   {string(mail), `[2] <a href="https://src.example/a">Source A</a> – The first`},
+		"note":        {strings.ReplaceAll(note, `\"`, `"`), `Source A</a> – The first`},
+		"chat":        {post("/v1/chat", `{"agent":"cites","message":"where"}`), line},
+		"JSON-RPC":    {post("/v1/agent/cites", `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"role":"user","parts":[{"type":"text","text":"where"}]}}}`), line},
+		"completions": {post("/v1/chat/completions", `{"model":"cites","messages":[{"role":"user","content":"where"}]}`), line},
+		"responses":   {post("/v1/responses", `{"model":"cites","input":"where"}`), line},
+		"bridge":      {string(jsonOf(relay.ask(http.MethodGet, "/v1/bridge/pending?limit=1000", nil))), line},
+		"run":         {string(jsonOf(relay.ask(http.MethodGet, fmt.Sprint("/v1/runs/", sent["run_id"]), nil))), line},
+		"A2A":         {string(post("/a2a/cites", string(load.SendBody("cited", milkQuestion, false)), "A2A-Version", "1.0")), `"filename":"Source A"`},
+		"show":        {p.server.inbox("show", fmt.Sprint(sent["run_id"])), line},
+	} {
+		t.Run(surface, func(t *testing.T) {
+			for _, want := range []string{shown.line, "https://src.example/a", "Paris is the capital."} {
+				if !strings.Contains(shown.text, want) {
+					t.Errorf("%q is not shown:\n%s", want, shown.text)
+				}
+			}
+		})
+	}
+}

@@ -27,6 +27,9 @@ type Citation struct {
 	AccessStatus      string         `json:"access_status,omitempty"` // see the Access constants; empty = nothing is said
 	RestrictionReason string         `json:"restriction_reason,omitempty"`
 	Principal         map[string]any `json:"principal,omitempty"` // SafePrincipal of whom the source was asked for
+
+	// Note is the description of the link that states the citation (see Cited). Documents do not have it.
+	Note string `json:"-"`
 }
 
 // Values of Citation.AccessStatus. A reader of an unknown one takes it for AccessDenied.
@@ -249,17 +252,60 @@ func (p *Part) cite() {
 	}
 }
 
-// Cited splits parts into what an answer says and the citations that stand in it, in their order.
+// Cites returns the citation of the part as its readers see it: with the title, address and description of the link that states
+// it. Those of the link precede those of the citation. It is not ok if the part has no citation.
+func (p *Part) Cites() (shown Citation, ok bool) {
+	if p.Citation == nil {
+		return Citation{}, false
+	}
+
+	shown = *p.Citation
+	if p.Kind != PartLink || shown.AccessStatus == AccessDenied {
+		return shown, true
+	}
+	if title := cleanName(p.Title); title != "" && title != shown.Label() {
+		shown.SourceTitle = title
+	}
+	if p.URL != "" {
+		shown.SourceURL = p.URL
+	}
+	if note := cleanName(p.Description); note != shown.SourceTitle {
+		shown.Note = note
+	}
+	return shown, true
+}
+
+// Said returns the part without its citation, and whether it then says anything: a text that only names its source does not.
+func (p *Part) Said() (said Part, ok bool) {
+	said = *p
+	if said.Citation = nil; p.Citation == nil {
+		return said, true
+	}
+	if p.Kind != PartText || p.Citation.AccessStatus == AccessDenied {
+		return said, false
+	}
+	content := cleanName(p.Content)
+	for _, name := range []string{"", p.Citation.Label(), p.Citation.SourceTitle, p.Citation.Source, p.Citation.SourceURL} {
+		if content == name {
+			return said, false
+		}
+	}
+	return said, true
+}
+
+// Cited splits parts into what an answer says and the citations that stand in it, in their order. A text that says more than the name
+// of its source is in both.
 func Cited(parts []Part) (said []Part, citations []Citation) {
 	if !slices.ContainsFunc(parts, func(p Part) bool { return p.Citation != nil }) {
 		return parts, nil
 	}
 	for i := range parts {
-		if parts[i].Citation != nil {
-			citations = append(citations, *parts[i].Citation)
-			continue
+		if citation, ok := parts[i].Cites(); ok {
+			citations = append(citations, citation)
 		}
-		said = append(said, parts[i])
+		if part, ok := parts[i].Said(); ok {
+			said = append(said, part)
+		}
 	}
 	return said, citations
 }
@@ -279,6 +325,9 @@ func Sources(citations []Citation) string {
 		if address := citations[i].SourceURL; address != "" && !strings.HasPrefix(citations[i].Label(), address) {
 			line += ": " + address
 		}
+		if citations[i].Note != "" {
+			line += " – " + citations[i].Note
+		}
 		written = append(written, line)
 	}
 	return strings.Join(written, "\n")
@@ -291,6 +340,9 @@ func MarkdownSources(citations []Citation) string {
 		line := EscapeMarkdown(citations[i].Label())
 		if citations[i].SourceURL != "" {
 			line = markdownLink("", citations[i].Label(), citations[i].SourceURL)
+		}
+		if citations[i].Note != "" {
+			line += " – " + EscapeMarkdown(citations[i].Note)
 		}
 		written = append(written, `\[`+strconv.Itoa(i+1)+`\] `+line)
 	}

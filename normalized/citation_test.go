@@ -103,3 +103,45 @@ func TestToolLine(t *testing.T) {
 		t.Errorf("%d %s", len(got), got)
 	}
 }
+
+// TestCitationDoesNotReplaceItsPart: a link keeps its title, address and description in the line of its source, and a text its words.
+func TestCitationDoesNotReplaceItsPart(t *testing.T) {
+	var response Response
+	document := `{"parts":[
+	 {"kind":"text","mime":"text/plain","content":"Paris is the capital.","citation":{"source":"atlas"}},
+	 {"kind":"link","url":"https://src.example/a","title":"Source A","description":"The *first*\nsource","citation":{"source":"kb","source_id":"1"}},
+	 {"kind":"link","url":"https://src.example/b","citation":{"source_title":"Wages","source_url":"https://src.example/w","access_status":"denied"}}]}`
+	if err := json.Unmarshal([]byte(document), &response); err != nil {
+		t.Fatal(err)
+	}
+	response.Clean()
+
+	const plain = "Paris is the capital.\n\nSources:\n[1] atlas\n[2] Source A: https://src.example/a – The *first* source\n[3] Wages (no access)"
+	if got := PlainText(response.Parts); got != plain {
+		t.Errorf("plain text %q", got)
+	}
+	const marked = "Paris is the capital.\n\nSources:  \n\\[1\\] atlas  \n\\[2\\] [Source A](<https://src.example/a>) – The \\*first\\* source  \n\\[3\\] Wages (no access)"
+	if got := MarkdownText(response.Parts); got != marked {
+		t.Errorf("markdown %q", got)
+	}
+	said, citations := Cited(response.Parts)
+	if len(said) != 1 || said[0].Content != "Paris is the capital." || len(citations) != 3 || citations[1].SourceURL != "https://src.example/a" || citations[1].Source != "kb" {
+		t.Errorf("said %+v, citations %+v", said, citations)
+	}
+}
+
+// TestAboutFilesIsShown: the description of a file does not give way to its name, its alternative text or its address.
+func TestAboutFilesIsShown(t *testing.T) {
+	file := Part{Kind: PartFile, MIME: "application/pdf", Name: "a.pdf", Alt: "a plan", Description: "of the house", BytesRef: &BytesRef{Kind: BytesURL, URL: "https://a.test/a.pdf"}}
+	picture := file
+	picture.MIME, picture.Name = "image/png", "a.png"
+	for _, part := range []Part{file, picture} {
+		for _, text := range []string{PlainText([]Part{part}), MarkdownText([]Part{part})} {
+			for _, want := range []string{"a plan", "of the house", "https://a.test/a.pdf"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("%q lacks %q", text, want)
+				}
+			}
+		}
+	}
+}

@@ -11,7 +11,7 @@ import (
 )
 
 // PlainText writes parts for a reader of plain text, with a blank line between them: texts stay as they are, files and links become a line
-// each, a policy part its title, message and address, and citations numbered lines where the first of them stands. Tool calls and parts of
+// each, a policy part its title, message and address, and citations numbered lines where the last of them stands. Tool calls and parts of
 // unknown kinds are left out. HTML keeps its tags, because this package has no reader of HTML: where an answer may have any,
 // internal/markup.PlainText turns it into text first.
 func PlainText(parts []Part) string {
@@ -41,22 +41,22 @@ func NewParts(parts []Part) []Part {
 	return parts
 }
 
-// pieces writes the parts that say something.
+// pieces writes the parts that say something. The sources of the answer stand where its last citation does.
 func pieces(parts []Part, write func(*Part) string, sources func([]Citation) string) (list []string) {
 	list = make([]string, 0, len(parts))
 	_, citations := Cited(parts)
+	left := len(citations)
 	for i := range parts {
-		if parts[i].Citation != nil {
-			if citations != nil {
-				list, citations = append(list, sources(citations)), nil
+		if part, says := parts[i].Said(); says && !part.blank() {
+			if piece := strings.Trim(write(&part), "\n"); strings.TrimSpace(piece) != "" {
+				list = append(list, piece)
 			}
+		}
+		if parts[i].Citation == nil {
 			continue
 		}
-		if parts[i].blank() {
-			continue
-		}
-		if piece := strings.Trim(write(&parts[i]), "\n"); strings.TrimSpace(piece) != "" {
-			list = append(list, piece)
+		if left--; left == 0 {
+			list = append(list, sources(citations))
 		}
 	}
 	return list
@@ -111,11 +111,19 @@ func fileLine(p *Part) string {
 	if len(facts) > 0 {
 		line += " (" + strings.Join(facts, ", ") + ")"
 	}
-	if about := orElse(p.Alt, p.Description); about != "" {
+	if about := p.About(); about != "" {
 		line += ": " + about
 	}
 
 	return line
+}
+
+// About returns what a file says about itself: the description of its image and that of its contents.
+func (p *Part) About() string {
+	if p.Alt == "" || p.Description == "" || p.Alt == p.Description {
+		return orElse(p.Alt, p.Description)
+	}
+	return p.Alt + " – " + p.Description
 }
 
 func markdownFile(p *Part) string {
@@ -124,9 +132,9 @@ func markdownFile(p *Part) string {
 	case address == "":
 		return EscapeMarkdown(fileLine(p))
 	case strings.HasPrefix(p.MIME, "image/"):
-		return markdownLink("!", orElse(p.Alt, orElse(p.Name, "image")), address)
+		return lines(markdownLink("!", orElse(p.Alt, orElse(p.Name, "image")), address), EscapeMarkdown(p.Description))
 	}
-	return markdownLink("", orElse(p.Name, "file"), address)
+	return lines(markdownLink("", orElse(p.Name, "file"), address), EscapeMarkdown(p.About()))
 }
 
 // bytesURL returns the public address of a file's bytes, if it has one.

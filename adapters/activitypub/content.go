@@ -56,10 +56,8 @@ func (r *renderer) fill(made *note, text writing, people []person) {
 // unknown kind are left out.
 func (r *renderer) content(made *note, text writing) (body string, sources []string) {
 	var out, demand strings.Builder
-	for _, part := range text.reply.Response.Parts {
-		if part.Citation != nil {
-			continue
-		}
+	said, _ := normalized.Cited(text.reply.Response.Parts)
+	for _, part := range said {
 		switch part.Kind {
 		case normalized.PartText:
 			out.WriteString(notetext.HTML(part, made.picture))
@@ -115,14 +113,9 @@ func (r *renderer) file(made *note, reply exchange.Reply, part normalized.Part) 
 		return "<p>[" + html.EscapeString(name) + "]</p>"
 	}
 
-	description := part.Alt
-	if description == "" {
-		description = part.Description
-	}
-
 	width, height := r.media.pictureSize(part)
 	made.Attachment = append(made.Attachment, noteFile{
-		Type: fileKind, MediaType: part.MIME, URL: address, Name: description, Width: width, Height: height, Size: part.Size,
+		Type: fileKind, MediaType: part.MIME, URL: address, Name: part.About(), Width: width, Height: height, Size: part.Size,
 		ArtifactType: part.ArtifactType, ArtifactID: part.ID,
 	})
 	return ""

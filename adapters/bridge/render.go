@@ -78,19 +78,27 @@ func pieceOf(part normalized.Part, shown present) string {
 	case normalized.PartText:
 		return part.Content
 	case normalized.PartLink:
-		return titled(cmp.Or(part.Title, part.Description), part.URL)
+		return described(titled(part.Title, part.URL), part.Description)
 	case normalized.PartFile, normalized.PartArtifact:
 		address := ""
 		if part.BytesRef != nil {
 			address = part.BytesRef.URL
 		}
-		return titled(cmp.Or(part.Name, part.Description, part.Alt, part.MIME), address)
+		return described(titled(cmp.Or(part.Name, part.MIME), address), part.About())
 	case normalized.PartPolicy:
 		if part.Policy != nil {
 			return demandText(shown(*part.Policy))
 		}
 	}
 	return ""
+}
+
+// described puts the description of a link or a file below its line.
+func described(line, about string) string {
+	if line == "" || about == "" {
+		return line + about
+	}
+	return line + "\n" + about
 }
 
 func titled(title, address string) string {

@@ -3,7 +3,6 @@ package chat
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"inbox/agents/runtime/value"
 	"inbox/exchange"
@@ -93,6 +92,6 @@ func (c *completion) formatOf(wish json.RawMessage, field string) (*exchange.For
 
 // formed returns a response without what would break its form: the lines of the sources.
 func formed(response normalized.Response) normalized.Response {
-	response.Parts = slices.DeleteFunc(slices.Clone(response.Parts), func(part normalized.Part) bool { return part.Citation != nil })
+	response.Parts, _ = normalized.Cited(response.Parts)
 	return response
 }

@@ -337,7 +337,7 @@ func (r *renderer) linkedReply(turn exchange.TurnRecord) string {
 			continue
 		}
 		if at := address(part); at != "" {
-			response.Parts[i] = normalized.Part{Kind: normalized.PartLink, URL: at, Title: cmp.Or(part.Name, part.Description, part.Alt, "file")}
+			response.Parts[i] = normalized.Part{Kind: normalized.PartLink, URL: at, Title: cmp.Or(part.Name, "file"), Description: part.About()}
 		}
 	}
 
@@ -360,7 +360,7 @@ func filesIn(parts []normalized.Part, address func(normalized.Part) string) (lis
 			name = "file"
 		}
 		list = append(list, ChatFile{
-			Name: name, MIME: part.MIME, Size: part.Size, URL: address(part), ArtifactType: part.ArtifactType, ID: part.ID, Description: part.Description,
+			Name: name, MIME: part.MIME, Size: part.Size, URL: address(part), ArtifactType: part.ArtifactType, ID: part.ID, Description: part.About(),
 		})
 	}
 	return list

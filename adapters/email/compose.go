@@ -108,7 +108,7 @@ func (w *renderer) composePart(ctx context.Context, c *composer, part normalized
 	case normalized.PartText:
 		c.addText(part)
 	case normalized.PartLink:
-		c.addPlain(titled(cmp.Or(part.Title, part.Description), part.URL))
+		c.addPlain(described(titled(part.Title, part.URL), part.Description))
 	case normalized.PartPolicy:
 		if part.Policy != nil {
 			c.addPolicy(w.options.Present(*part.Policy))
@@ -204,6 +204,14 @@ func titled(title, target string) string {
 	return title + ": " + target
 }
 
+// described puts the description of a link or a file below its line.
+func described(line, about string) string {
+	if about = message.Clean(about, 1000); about == "" {
+		return line
+	}
+	return line + "\n" + about
+}
+
 // attach adds a file, or a line that says why it is not there.
 func (w *renderer) attach(ctx context.Context, c *composer, part normalized.Part) error {
 	name := cmp.Or(text.CleanName(part.Name), "file")
@@ -211,7 +219,7 @@ func (w *renderer) attach(ctx context.Context, c *composer, part normalized.Part
 	case part.BytesRef == nil:
 		return nil
 	case part.BytesRef.Kind == normalized.BytesURL:
-		c.addPlain(titled(cmp.Or(part.Alt, name), part.BytesRef.URL))
+		c.addPlain(described(titled(name, part.BytesRef.URL), part.About()))
 		return nil
 
 	case executable(name):
@@ -235,7 +243,7 @@ func (w *renderer) attach(ctx context.Context, c *composer, part normalized.Part
 
 	c.size += int64(len(data))
 	c.files = append(c.files, attachment{
-		name: name, mime: attachedType(part.MIME, data), data: data, description: cmp.Or(part.Description, part.Alt), artifactType: part.ArtifactType, id: part.ID,
+		name: name, mime: attachedType(part.MIME, data), data: data, description: part.About(), artifactType: part.ArtifactType, id: part.ID,
 	})
 	return nil
 }
@@ -243,7 +251,7 @@ func (w *renderer) attach(ctx context.Context, c *composer, part normalized.Part
 // addTooLarge says where a file can be had that the mail cannot carry.
 func (c *composer) addTooLarge(name string, part normalized.Part) {
 	if address := c.link(part); address != "" {
-		c.addPlain(titled(name, address))
+		c.addPlain(described(titled(name, address), part.About()))
 		return
 	}
 	c.addPlain("[" + name + " is not attached: the mail would be too large.]")

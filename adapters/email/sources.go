@@ -21,6 +21,9 @@ func (c *composer) addSources(citations []normalized.Citation) {
 		if address := citations[i].SourceURL; address != "" {
 			label = `<a href="` + html.EscapeString(address) + `">` + label + `</a>`
 		}
+		if note := citations[i].Note; note != "" {
+			label += " – " + html.EscapeString(text.Readable(note))
+		}
 		rows = append(rows, "["+strconv.Itoa(i+1)+"] "+label)
 	}
 	c.add(normalized.Sources(citations), safeHTML.Sanitize("<p>"+strings.Join(rows, "<br>\n")+"</p>\n"))

@@ -252,6 +252,18 @@ func size(bytes int64) string {
 	return strconv.FormatFloat(float64(bytes)/(1<<20), 'f', 1, 64) + " MiB"
 }
 
+// spoken are the parts of a message without the sources that it names.
+func spoken(list []normalized.Part) []normalized.Part {
+	list, _ = normalized.Cited(list)
+	return list
+}
+
+// sources are the numbered lines of where a message comes from.
+func sources(list []normalized.Part) string {
+	_, citations := normalized.Cited(list)
+	return normalized.Sources(citations)
+}
+
 // partText is what a part of an unusual kind says. One without words, such as a call of a tool, is shown as it is stored.
 func partText(part normalized.Part) string {
 	if words := markup.PlainText([]normalized.Part{part}); words != "" {

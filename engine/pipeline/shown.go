@@ -113,8 +113,8 @@ func withCitations(parts []normalized.Part, citations []normalized.Citation) (li
 
 // cites reports whether a part shows the citation already, perhaps as a link of the agent's own.
 func cites(part normalized.Part, citation normalized.Citation) bool {
-	if part.Citation != nil {
-		return part.Citation.Same(&citation)
+	if shown, ok := part.Cites(); ok {
+		return part.Citation.Same(&citation) || shown.Same(&citation)
 	}
 	return part.Kind == normalized.PartLink && part.URL == citation.SourceURL
 }

@@ -9,19 +9,26 @@ import (
 	"inbox/normalized"
 )
 
-// isTail reports whether a part is shown below the text: where the answer comes from, and which tools were called for it.
-func isTail(part normalized.Part) bool {
-	return part.Citation != nil || part.Kind == normalized.PartToolCall
-}
-
-// apart splits an answer into what it says and what stands below that, in their orders.
+// apart splits an answer into what it says and what stands below that, in their orders: where the answer comes from, and which tools
+// were called for it.
 func apart(parts []normalized.Part) (said, tail []normalized.Part) {
-	for _, part := range parts {
-		if isTail(part) {
-			tail = append(tail, part)
-		} else {
+	for i := range parts {
+		if parts[i].Kind == normalized.PartToolCall {
+			tail = append(tail, parts[i])
+			continue
+		}
+		part, says := parts[i].Said()
+		if says {
 			said = append(said, part)
 		}
+		if parts[i].Citation == nil {
+			continue
+		}
+		source := parts[i]
+		if says { // the text stands above
+			source.Content = source.Citation.Label()
+		}
+		tail = append(tail, source)
 	}
 	return said, tail
 }
@@ -30,7 +37,7 @@ func apart(parts []normalized.Part) (said, tail []normalized.Part) {
 func tailSize(tail []normalized.Part) (size int) {
 	_, citations := normalized.Cited(tail)
 	for i := range citations {
-		size += utf8.RuneCountInString(sourceLine(i, &citations[i])) + 1
+		size += utf8.RuneCountInString(sourceLine(i, &citations[i])+noteOf(&citations[i])) + 1
 	}
 	if len(citations) > 0 {
 		size += len(normalized.SourcesTitle) + 2
@@ -63,6 +70,14 @@ func sourceLine(index int, citation *normalized.Citation) string {
 	return "[" + strconv.Itoa(index+1) + "] " + Visible(citation.Label(), maxSourceLabel)
 }
 
+// noteOf follows the line of a source.
+func noteOf(citation *normalized.Citation) string {
+	if citation.Note == "" {
+		return ""
+	}
+	return " – " + Visible(citation.Note, maxSourceLabel)
+}
+
 const maxSourceLabel = 300 // bytes
 
 // Tail writes the tail of a post: numbered sources with their links, then one line about tools. Empty where there is none.
@@ -77,7 +92,7 @@ func Tail(parts []normalized.Part) string {
 				number, label, _ := strings.Cut(sourceLine(i, &citations[i]), " ")
 				row = html.EscapeString(number) + " " + Link(address, label)
 			}
-			rows = append(rows, row)
+			rows = append(rows, row+html.EscapeString(noteOf(&citations[i])))
 		}
 		out.WriteString(Sanitize("<p>" + strings.Join(rows, "<br>") + "</p>"))
 	}
