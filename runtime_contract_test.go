@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -217,7 +218,7 @@ func (l *looped) post(path string, body any, want int) (answer map[string]any) {
 	return l.call(http.MethodPost, path, l.token, body, want)
 }
 
-func (l *looped) call(method, path, token string, body any, want int) (answer map[string]any) {
+func (l *looped) call(method, path, token string, body any, want int, header ...string) (answer map[string]any) {
 	l.Helper()
 	encoded := ""
 	if body != nil {
@@ -227,7 +228,7 @@ func (l *looped) call(method, path, token string, body any, want int) (answer ma
 		}
 		encoded = string(text)
 	}
-	status, _, content := l.Read(method, path, token, encoded)
+	status, _, content := l.Read(method, path, token, encoded, header...)
 	if status != want {
 		l.Fatalf("%s %s: %d %s, want %d", method, path, status, content, want)
 	}
@@ -701,6 +702,94 @@ func (l *looped) result(agent string) (document map[string]any) {
 	return document
 }
 
+// stopsEverywhere asks an agent whose run stops before its work is done over every way, and compares what each says of the outcome with the
+// conversation result that is kept of the run.
+func (l *looped) stopsEverywhere(t *testing.T, agent string) {
+	t.Helper()
+	bridge, _, err := l.Operator().Tokens.CreateBridge(t.Context(), "bridge-"+agent, "", exchange.AllBridgeScopes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	member := func(document any, path ...string) any {
+		for _, name := range path {
+			object, _ := document.(map[string]any)
+			document = object[name]
+		}
+		return document
+	}
+	saying := func(way string, document map[string]any, said map[string]any, expected map[string]any) {
+		t.Helper()
+		for name, want := range expected {
+			if said[name] != want {
+				t.Errorf("%s says %s: %v, want %v, in %v", way, name, said[name], want, document)
+			}
+		}
+	}
+	outcome := func() map[string]any {
+		kept, _ := member(l.result(agent), "run_outcome").(map[string]any)
+		return kept
+	}
+	question := map[string]any{"role": "user", "content": "go"}
+
+	chat := l.ask(agent, "go")
+	kept := outcome()
+	if kept["status"] == "completed" || isTrue(kept["completed"]) {
+		t.Fatalf("the kept result of %s is %v", agent, kept)
+	}
+	said := map[string]any{"status": kept["status"], "completed": false}
+	saying("chat", chat, chat, said)
+	told, _ := member(chat, "metadata", "agents_api", "run_outcome").(map[string]any)
+	saying("run_outcome in chat", chat, told, map[string]any{"status": kept["status"], "completed": false, "stop_reason": kept["stop_reason"]})
+
+	sent := l.call(http.MethodPost, "/v1/bridge/send", bridge, map[string]any{"agent": agent, "message": "go", "wait": true}, http.StatusOK)
+	saying("bridge", sent, sent, map[string]any{"completed": false})
+	run := l.call(http.MethodGet, fmt.Sprint("/v1/runs/", sent["run_id"]), bridge, nil, http.StatusOK)
+	saying("run", run, run, said)
+	pending := l.call(http.MethodGet, "/v1/bridge/pending", bridge, nil, http.StatusOK)
+	for _, item := range entries(pending, "items") {
+		saying("pending item", item, item, map[string]any{"completed": false})
+		about, _ := item["metadata"].(map[string]any)
+		saying("metadata of a pending item", item, about, map[string]any{"status": kept["status"]})
+	}
+
+	task := l.call(http.MethodPost, "/a2a/"+agent, l.token, map[string]any{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": map[string]any{
+		"message": map[string]any{"messageId": "stops", "role": "ROLE_USER", "parts": []any{map[string]any{"text": "go"}}},
+	}}, http.StatusOK, "A2A-Version", "1.0")
+	if state := member(task, "result", "task", "status", "state"); state != "TASK_STATE_INPUT_REQUIRED" {
+		t.Errorf("the task is %v: %v", state, task)
+	}
+
+	rpc := l.post("/v1/agent/"+agent, map[string]any{"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": map[string]any{
+		"message": map[string]any{"role": "user", "parts": []any{map[string]any{"type": "text", "text": "go"}}},
+	}}, http.StatusOK)
+	if text := fmt.Sprint(rpc); !strings.Contains(text, fmt.Sprint(kept["status"])) || strings.Contains(text, "state:completed") {
+		t.Errorf("JSON-RPC says %v", rpc)
+	}
+	response := l.post("/v1/responses", map[string]any{"model": agent, "input": "go"}, http.StatusOK)
+	if response["status"] != "incomplete" || member(response, "incomplete_details", "reason") != kept["status"] {
+		t.Errorf("the response is %v", response)
+	}
+	completion := l.post("/v1/chat/completions", map[string]any{"model": agent, "messages": []any{question}}, http.StatusOK)
+	if choices := entries(completion, "choices"); len(choices) != 1 || choices[0]["finish_reason"] != "length" {
+		t.Errorf("the completion is %v", completion)
+	}
+
+	turns, err := l.Store().Turns(t.Context(), exchange.TurnFilter{Agent: agent, Limit: 1})
+	if err != nil || len(turns) != 1 || turns[0].Response.Stopped() != kept["status"] {
+		t.Error("the turn has another outcome", turns, err)
+	}
+	browser := newBrowser(t)
+	signIn(t, browser, l.URL, l.admin)
+	page, err := browser.Get(l.URL + "/console/messages/" + turns[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = page.Body.Close() }()
+	if shown, err := io.ReadAll(page.Body); err != nil || !strings.Contains(string(shown), fmt.Sprint(kept["status"])) {
+		t.Errorf("the console does not show %v: %v", kept["status"], err)
+	}
+}
+
 // entries returns the objects of a list of a document.
 func entries(document map[string]any, list string) (all []map[string]any) {
 	given, _ := document[list].([]any)
@@ -830,6 +919,7 @@ func TestRuntimeContractOfResults(t *testing.T) {
 		if record := l.record("circles"); !strings.Contains(record, `"loop_stalled"`) {
 			t.Errorf("the record is %s", record)
 		}
+		l.stopsEverywhere(t, "circles")
 	})
 
 	//contract:shows envelope-21 runtime-25 runtime-26 runtime-28 runtime-104
@@ -841,6 +931,7 @@ func TestRuntimeContractOfResults(t *testing.T) {
 		if record := l.record("spends"); !strings.Contains(record, `"budget_exceeded"`) {
 			t.Errorf("the record is %s", record)
 		}
+		l.stopsEverywhere(t, "spends")
 	})
 
 	//contract:shows runtime-20

@@ -526,7 +526,9 @@ func TestCitedLinksKeepTitleAndAddress(t *testing.T) {
 	}
 
 	note := community.reply(community.mention(p.server, "cites", "cited"+p.server.URL(), milkQuestion))
-	post := func(path, body string, header ...string) string { return p.server.shown("POST", path, body, token, header...).body }
+	post := func(path, body string, header ...string) string {
+		return p.server.shown("POST", path, body, token, header...).body
+	}
 	sent := relay.ask(http.MethodPost, "/v1/bridge/send", map[string]any{"agent": "cites", "message": milkQuestion, "wait": true})
 
 	const line = "[2] Source A: https://src.example/a – The first"

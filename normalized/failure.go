@@ -36,6 +36,42 @@ const (
 	StopLength   = "length"
 )
 
+// Keys of Response.Metadata for a run that ended before its work was done, as its conversation result says: the status of the result,
+// such as StoppedBudget, and its reason to stop.
+const (
+	MetadataOutcome    = "outcome"
+	MetadataStopReason = "stop_reason"
+)
+
+// Statuses of a run that ended before its work was done (agent runtime contract, section 3.5).
+const (
+	StoppedBudget     = "budget_exceeded"
+	StoppedStalled    = "stalled"
+	StoppedInterrupt  = "interrupted"
+	StoppedIncomplete = "incomplete"
+)
+
+// Stopped returns the status of a run that ended before its work was done; empty for any other answer and for none.
+func (r *Response) Stopped() string {
+	if r == nil || r.Outcome() == StatusCompleted {
+		return ""
+	}
+	switch status := r.Metadata[MetadataOutcome]; status {
+	case StoppedBudget, StoppedStalled, StoppedInterrupt, StoppedIncomplete:
+		return status
+	}
+	return ""
+}
+
+// StopReason returns why a run stopped that ended before its work was done; empty for any other answer.
+func (r *Response) StopReason() string {
+	status := r.Stopped()
+	if status == "" {
+		return ""
+	}
+	return orElse(r.Metadata[MetadataStopReason], status)
+}
+
 // Cut is the text part that tells a reader that the model did not finish. It is the last part of the answer.
 const Cut = "(The answer ends here because the model reached its limit of length.)"
 

@@ -55,8 +55,11 @@ func (s *tasks) render(ctx context.Context, t *task, v view) (*a2a.Task, error) 
 	return rendered, nil
 }
 
-// stopped says of an answer that is cut why it ends: its model reached its limit.
+// stopped says of an answer that is cut why it ends: its model reached its limit, or its run a budget.
 func stopped(turn exchange.TurnRecord) map[string]any {
+	if status := turn.Response.Stopped(); status != "" && turn.State == exchange.StateAnswered {
+		return map[string]any{stopKey: status}
+	}
 	if turn.State != exchange.StateAnswered || turn.Response == nil || !turn.Response.Unfinished() {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -113,7 +114,7 @@ func (o *outbox) about(reply exchange.Reply, r route) map[string]any {
 	metadata := map[string]any{"run_id": reply.TurnID, "agent": reply.Agent}
 	for name, value := range map[string]string{
 		"external_provider": r.Provider, "external_conversation_id": r.Conversation, "external_message_id": r.ExternalID,
-		"sender_id": r.Person, "room_kind": r.Room, "status": reply.Response.Status,
+		"sender_id": r.Person, "room_kind": r.Room, "status": cmp.Or(reply.Response.Stopped(), reply.Response.Status),
 	} {
 		if value != "" {
 			metadata[name] = value

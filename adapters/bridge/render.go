@@ -180,7 +180,7 @@ func statusOf(turn exchange.TurnRecord) string {
 	case exchange.StateRunning:
 		return task.StatusRunning
 	case exchange.StateAnswered, exchange.StateSilent:
-		return envelope.StatusCompleted
+		return cmp.Or(turn.Response.Stopped(), envelope.StatusCompleted)
 	case exchange.StateCancelled:
 		return task.StatusCancelled
 	case exchange.StateWaiting:

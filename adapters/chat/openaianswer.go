@@ -27,7 +27,7 @@ type CompletionChoice struct {
 	Index        int               `json:"index"`
 	Message      CompletionMessage `json:"message"`
 	LogProbs     *struct{}         `json:"logprobs"`      // null
-	FinishReason string            `json:"finish_reason"` // stop, length when the answer is cut, or tool_calls when the client has to execute tools
+	FinishReason string            `json:"finish_reason"` // stop, length when the answer is cut or its run stopped at a budget, or tool_calls when the client has to execute tools
 }
 
 // CompletionMessage is what the agent says.
@@ -118,7 +118,7 @@ const (
 
 // finishOf is the reason why an answer without calls ends.
 func finishOf(turn exchange.TurnRecord) string {
-	if stopOf(turn) == normalized.StopLength {
+	if stopOf(turn) == normalized.StopLength || turn.Response.Stopped() != "" {
 		return finishLength
 	}
 	return finishStop

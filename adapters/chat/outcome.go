@@ -65,6 +65,9 @@ func runOutcomeOf(turn exchange.TurnRecord, status string) map[string]any {
 			said["retryable"], said["failure"] = failure.Retryable && turn.State == exchange.StateFailed, map[string]any{"type": failure.Code}
 		}
 	}
+	if stopped := turn.Response.Stopped(); stopped != "" && exchange.Terminal(turn.State) {
+		said["status"], said["stop_reason"] = stopped, turn.Response.StopReason()
+	}
 	return envelope.RunOutcome(map[string]any{"status": status, "completed": status == statusCompleted, "run_outcome": said})
 }
 

@@ -108,6 +108,8 @@ func answeredStatus(response *normalized.Response) string {
 	switch {
 	case response == nil:
 		return statusCompleted
+	case response.Stopped() != "":
+		return response.Stopped()
 	case response.Status == normalized.StatusInputRequired:
 		return statusInput
 	case response.Status == normalized.StatusFailed:

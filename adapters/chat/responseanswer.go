@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -196,7 +197,7 @@ func (c *completion) object(steps []exchange.Event) ResponseObject {
 		message := ResponseItem{ID: itemID(messagePrefix, c.found), Type: itemMessage, Status: itemCompleted, Role: roleAssistant}
 		whole.Status = itemCompleted
 		if finishOf(turn) == finishLength {
-			message.Status, whole.Status, whole.IncompleteDetails = itemIncomplete, itemIncomplete, &ResponseIncomplete{maxOutputTokens}
+			message.Status, whole.Status, whole.IncompleteDetails = itemIncomplete, itemIncomplete, &ResponseIncomplete{cmp.Or(turn.Response.Stopped(), maxOutputTokens)}
 		}
 		message.Content = &[]ResponseText{{"output_text", text, sourcesOf(text, turn)}}
 		whole.Output = append(whole.Output, message)

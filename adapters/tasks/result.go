@@ -114,9 +114,12 @@ const codeInput = "input_required"
 func failureOf(turn exchange.TurnRecord) error {
 	response := turn.Response
 	text := markup.PlainText(response.Parts)
+	stopped := response.Stopped()
 	switch outcome := exchange.OutcomeOf(response); {
 	case response.Error != nil:
 		return &task.Error{Code: cmp.Or(response.Error.Code, task.CodeFailed), Message: cmp.Or(response.Error.Message, text, "The task run failed.")}
+	case stopped != "":
+		return &task.Error{Code: stopped, Message: cmp.Or(text, "The run stopped before its work was done.")}
 	case outcome == exchange.OutcomeInput:
 		return &task.Error{Code: codeInput, Message: cmp.Or(text, "The agent asked back.")}
 	case outcome != exchange.OutcomeAnswer, turn.State == exchange.StateFailed, turn.State == exchange.StateRefused:

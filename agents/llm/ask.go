@@ -255,7 +255,9 @@ func resultOf(from string, answer *normalized.Response) map[string]any {
 	}
 
 	result := map[string]any{"from": from, "answer": text}
-	if answer.Outcome() == normalized.StatusInputRequired {
+	if stopped := answer.Stopped(); stopped != "" {
+		result["incomplete"] = stopped
+	} else if answer.Outcome() == normalized.StatusInputRequired {
 		result["asks_back"] = true
 	}
 

@@ -245,7 +245,7 @@ func (j *job) metadata(status string) map[string]string {
 	usage := j.note.Usage
 	shown := map[string]string{"model": j.agent.options.Model, "model_calls": strconv.Itoa(j.note.ModelCalls)}
 	if status != envelope.StatusCompleted {
-		shown["outcome"] = status
+		shown[normalized.MetadataOutcome] = status
 	}
 	if j.budget != "" {
 		shown["budget"] = j.budget

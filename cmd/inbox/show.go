@@ -88,6 +88,9 @@ func printShown(out io.Writer, shown operator.Shown) {
 			author = ", written by " + oneLine(shown.AnsweredBy)
 		}
 		fmt.Fprintf(out, "\nAnswer %s%s\n%s\n", shown.Turn.ReplyID, author, printable(markup.PlainText(answer.Parts)))
+		if stopped := answer.Stopped(); stopped != "" {
+			printLinef(out, "Outcome   %s, stopped: %s", stopped, answer.StopReason())
+		}
 		printFailure(out, shown.Turn)
 	}
 

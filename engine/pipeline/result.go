@@ -5,11 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
 	"inbox/agents"
 	"inbox/exchange"
+	"inbox/normalized"
 )
 
 // ResultTx keeps the conversation results of runs.
@@ -32,6 +34,8 @@ type runResult struct {
 	mu       sync.Mutex
 	pending  *exchange.RunResult // nil = nothing to write
 	accepted int                 // documents that the agent gave
+
+	status, stopReason string // of the newest document
 }
 
 // keep implements agents.Turn.KeepResult. What is over the bounds, or no JSON, leaves its row without a document: what is kept of a run
@@ -40,7 +44,8 @@ func (r *runResult) keep(turnID string, run int, document []byte) {
 	kept := exchange.RunResult{TurnID: turnID, Run: run, At: time.Now().UTC().Truncate(time.Microsecond), Bytes: len(document)}
 	var head struct {
 		Outcome struct {
-			Status string `json:"status"`
+			Status     string `json:"status"`
+			StopReason string `json:"stop_reason"`
 		} `json:"run_outcome"`
 		Audit []json.RawMessage `json:"tool_audit_events"`
 	}
@@ -58,6 +63,33 @@ func (r *runResult) keep(turnID string, run int, document []byte) {
 	defer r.mu.Unlock()
 	r.accepted++
 	r.pending = &kept
+	r.status, r.stopReason = kept.Status, head.Outcome.StopReason
+}
+
+// outcome returns the answer of the run with the outcome that its conversation result has. Every channel reads the outcome from the answer:
+// one that a budget or a stall ended is not complete, whatever words the model found at its end.
+func (r *runResult) outcome(response normalized.Response) normalized.Response {
+	r.mu.Lock()
+	status, reason := r.status, r.stopReason
+	r.mu.Unlock()
+	if response.Silent {
+		return response
+	}
+
+	stopped := response
+	stopped.Metadata = map[string]string{}
+	maps.Copy(stopped.Metadata, response.Metadata)
+	stopped.Metadata[normalized.MetadataOutcome] = status
+	if reason != "" {
+		stopped.Metadata[normalized.MetadataStopReason] = reason
+	}
+	if stopped.Outcome() == normalized.StatusCompleted {
+		stopped.Status = normalized.StatusInputRequired
+	}
+	if stopped.Stopped() == "" {
+		return response
+	}
+	return stopped
 }
 
 // maxAudit bounds what is kept of the audit of one run beside its document, in bytes.

@@ -489,6 +489,7 @@ func (s *runner) runAgent(
 	if response, err = s.finish(fold, turn); err != nil {
 		return response, err
 	}
+	response = record.result.outcome(response)
 	readable := shown.response(response)
 	if !held && !fold.Whole() { // readers have not seen the line about what is left out
 		if err := stream.add(ctx, normalized.Delta{Kind: normalized.DeltaResponse, Response: &readable}); err != nil {
