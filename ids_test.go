@@ -202,11 +202,11 @@ func keepRows(t *testing.T, s *inboxtest.Server, ids seen, turnID string) {
 		if err := tx.InsertDispatch(t.Context(), exchange.Dispatch{ID: id("dispatch"), TurnID: turnID, Number: 1, State: exchange.DispatchPending, CreatedAt: now, UpdatedAt: now}); err != nil {
 			return err
 		}
-		if _, err := tx.InsertToolRequest(t.Context(), exchange.ToolRequest{ID: id("tool request"), Agent: "echo", TurnID: turnID, ToolName: "look", Status: request.StatusPending, CreatedAt: now}); err != nil {
+		if _, err := tx.InsertToolRequest(t.Context(), exchange.ToolRequest{ID: id("tool request"), Agent: "echo", TurnID: turnID, ToolName: "look", Status: request.StatusPending, Request: []byte(`{"request_id":"r","tool_name":"look"}`), CreatedAt: now}); err != nil {
 			return err
 		}
 		if err := tx.InsertDemand(t.Context(), policypart.Issuance{
-			ID: id("demand"), StateHash: policypart.HashState("a state"), TurnID: turnID, Agent: "echo", Kind: policypart.ConsentRequired,
+			ID: id("demand"), StateHash: policypart.HashState("a state of "+turnID), TurnID: turnID, Agent: "echo", Kind: policypart.ConsentRequired,
 			Purpose: "message", Status: policypart.StatusIssued, IssuedAt: now, ExpiresAt: now.Add(time.Hour),
 		}); err != nil {
 			return err
@@ -218,8 +218,8 @@ func keepRows(t *testing.T, s *inboxtest.Server, ids seen, turnID string) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	ids["a state"] = "state of a demand"
-	ids["http://localhost:8080/policy/a state?lang=en"] = "page of a demand"
+	ids["a state of "+turnID] = "state of a demand"
+	ids["http://localhost:8080/policy/a state of "+turnID+"?lang=en"] = "page of a demand"
 }
 
 // TestKindsOfIDsAreDocumented: the table of the operator's guide is that of the program.
@@ -234,5 +234,64 @@ func TestKindsOfIDsAreDocumented(t *testing.T) {
 	}
 	if !strings.Contains(string(guide), rows.String()) {
 		t.Errorf("docs/operating.md lacks the rows\n%s", rows.String())
+	}
+}
+
+// TestEveryRouteTakesEveryIDOfAMessage calls each route of the operator whose path has an id with the run id of a chat, which is none of the
+// server's own. A route of a message, or of what belongs to one, finds it.
+func TestEveryRouteTakesEveryIDOfAMessage(t *testing.T) {
+	t.Parallel()
+	ofMessages := map[string]bool{"turn": true, "reply": true, "delivery": true, "demand": true, "approval": true, "request": true, "thread": true}
+	ofOthers := map[string]string{
+		"agent": "a name", "actor": "a key of the fediverse", "erasure": "of a receipt", "job": "of work that may concern several messages", "mail": "of the mailbox for the operator",
+		"session": "of the console", "token": "of a token",
+	}
+	var document struct {
+		Paths map[string]map[string]json.RawMessage `json:"paths"`
+	}
+	content, err := os.ReadFile("docs/openapi.json")
+	if err != nil || json.Unmarshal(content, &document) != nil {
+		t.Fatal(err)
+	}
+
+	s := inboxtest.Start(t)
+	customer := s.Token("customer")
+	admin, _, err := s.Operator().Tokens.CreateAdmin(t.Context(), "boss")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parameter, walked := regexp.MustCompile(`\{([^}]+)\}`), 0
+	for path, methods := range document.Paths {
+		names := parameter.FindStringSubmatch(path)
+		if names == nil || !strings.HasPrefix(path, "/api/v1/") || ofOthers[names[1]] != "" {
+			continue
+		}
+		if !ofMessages[names[1]] {
+			t.Errorf("%s: say here of what {%s} is the id", path, names[1])
+			continue
+		}
+		for method := range methods {
+			run := fmt.Sprintf("run_%032x", walked)
+			walked++
+			if status, _, said := s.Read(http.MethodPost, "/v1/chat", customer, fmt.Sprintf(`{"agent":"echo","message":"hello","run_id":%q}`, run)); status != http.StatusOK {
+				t.Fatal(status, said)
+			}
+			shown, err := s.Operator().Messages.Show(t.Context(), run)
+			if err != nil {
+				t.Fatal(err)
+			}
+			keepRows(t, s, seen{}, shown.Turn.ID)
+			body := `{"text":"hello","success":true,"result":1}`
+			if method == "get" || method == "delete" {
+				body = ""
+			}
+			status, _, said := s.Read(strings.ToUpper(method), parameter.ReplaceAllString(path, run), admin, body)
+			if status/100 == 5 || status == http.StatusNotFound && (strings.Contains(said, run) || strings.Contains(said, "was accepted here")) {
+				t.Errorf("%s %s with %s: %d %.300s", method, path, run, status, said)
+			}
+		}
+	}
+	if walked < 20 {
+		t.Errorf("only %d routes were walked", walked)
 	}
 }

@@ -24,6 +24,7 @@ type Answers struct {
 	store    *store.Store
 	delivery *delivery.Service
 	later    func(activitypub.Later) queue.NewJob
+	resolve  resolver
 }
 
 // Delete takes an answer back: every server that has it is told by the running server.
@@ -63,7 +64,11 @@ func (a Answers) find(ctx context.Context, id string) (string, error) {
 			return "", err
 		}
 	}
-	return "", fault.Newf(fault.NotFound, "no answer %s was given here; give the id of an answer, of its message, or its address", id)
+	replyID, err := a.resolve.reply(ctx, id)
+	if fault.Is(err, fault.NotFound) {
+		return "", fault.Wrap(fault.NotFound, "no answer "+id+" was given here; give the id of an answer, any id of its message, or its address", err)
+	}
+	return replyID, err
 }
 
 // Pin shows an answer on the profile of its agent, or no longer; the running server tells the followers. Only what all

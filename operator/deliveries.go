@@ -33,6 +33,8 @@ func DeliveryStates() []string { return delivery.States() }
 type Deliveries struct {
 	store    *store.Store
 	delivery *delivery.Service
+
+	resolve resolver
 }
 
 // List lists deliveries, newest first.
@@ -51,6 +53,9 @@ type ShownDelivery struct {
 
 // Show returns one delivery; fault.NotFound when there is none.
 func (d Deliveries) Show(ctx context.Context, id string) (shown ShownDelivery, err error) {
+	if id, err = d.resolve.delivery(ctx, id); err != nil {
+		return shown, err
+	}
 	record, reply, err := d.store.Deliverer().Delivery(ctx, id)
 	if err != nil {
 		return shown, err
@@ -70,6 +75,10 @@ func (d Deliveries) Show(ctx context.Context, id string) (shown ShownDelivery, e
 
 // Retry sends a dead or cancelled delivery again, under the same wire id.
 func (d Deliveries) Retry(ctx context.Context, id string) error {
+	id, err := d.resolve.delivery(ctx, id)
+	if err != nil {
+		return err
+	}
 	return d.delivery.Again(ctx, id)
 }
 
@@ -81,6 +90,10 @@ func (d Deliveries) RetryDead(ctx context.Context, filter exchange.RetryFilter, 
 
 // Cancel stops a delivery that has not been made.
 func (d Deliveries) Cancel(ctx context.Context, id string) error {
+	id, err := d.resolve.delivery(ctx, id)
+	if err != nil {
+		return err
+	}
 	return d.delivery.Cancel(ctx, id)
 }
 

@@ -16,7 +16,8 @@ import (
 type Demands struct {
 	DemandEndings
 
-	store *store.Store
+	store   *store.Store
+	resolve resolver
 }
 
 // DemandEndings end demands.

@@ -21,6 +21,8 @@ type Messages struct {
 	Finder    Finder
 	Originals Originals
 	Files     func() (exchange.Files, error) // opens the blob store, which large originals alone need
+
+	resolve resolver
 }
 
 // Originals keep messages as they came.
@@ -207,6 +209,8 @@ type Held struct {
 	HeldDecisions
 
 	Turns TurnList
+
+	resolve resolver
 }
 
 // HeldDecisions decide about held messages.

@@ -132,20 +132,21 @@ func New(o Options) *Operator {
 		o.Shown = o.Store
 	}
 	finder := ids{o.Store, o.Agents, o.Approvals.Approval}
+	resolve := resolver{finder, o.Store}
 	erasures := Erasures{o.Store, o.Deliveries, o.Turns.Cancel, o.Vault, o.Files, o.Config.Domain, o.Current}
 	made := &Operator{
-		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, Finder: finder, Originals: o.Store, Files: o.Files},
+		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, Finder: finder, Originals: o.Store, Files: o.Files, resolve: resolve},
 		Arrivals:      Arrivals{o.Store},
 		Agents:        Agents{o.Current, Pauses{o.Store, o.Agents}},
-		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store},
-		Approvals:     o.Approvals,
-		HeldFiles:     HeldFiles{o.Approvals, o.Files},
-		Demands:       Demands{o.Demands, o.Store},
-		Tools:         Tools{o.Store, o.Turns},
-		Results:       Results{o.Store, o.Files},
+		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store, resolve: resolve},
+		Approvals:     foundApprovals{o.Approvals, resolve},
+		HeldFiles:     HeldFiles{foundApprovals{o.Approvals, resolve}, o.Files},
+		Demands:       Demands{o.Demands, o.Store, resolve},
+		Tools:         Tools{o.Store, o.Turns, resolve},
+		Results:       Results{o.Store, o.Files, resolve},
 		Takeovers:     Takeovers{o.Store, o.Turns, finder, o.Current},
-		Answers:       Answers{o.Store, o.Deliveries, o.Later},
-		Deliveries:    Deliveries{o.Store, o.Deliveries},
+		Answers:       Answers{o.Store, o.Deliveries, o.Later, resolve},
+		Deliveries:    Deliveries{o.Store, o.Deliveries, resolve},
 		Waiting:       Waiting{o.Store, o.Approvals},
 		Jobs:          Jobs{o.Store},
 		Breakers:      Breakers{o.Store, o.Deliveries},

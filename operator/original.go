@@ -28,9 +28,13 @@ func (o Original) Suffix() string {
 	return ".bin"
 }
 
-// Original returns a message as it came: activity JSON, the request of A2A, RFC 5322 bytes. fault.NotFound when there is no such message,
+// Original returns a message as it came, by any of its ids: activity JSON, the request of A2A, RFC 5322 bytes. fault.NotFound when there is no such message,
 // or when its original is not kept any more. The caller closes it.
-func (m Messages) Original(ctx context.Context, turnID string) (Original, error) {
+func (m Messages) Original(ctx context.Context, id string) (Original, error) {
+	turnID, err := m.resolve.turn(ctx, id)
+	if err != nil {
+		return Original{}, err
+	}
 	turn, err := m.Timelines.Turn(ctx, turnID)
 	if err != nil {
 		return Original{}, err

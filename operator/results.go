@@ -17,6 +17,8 @@ import (
 type Results struct {
 	store *store.Store
 	files func() (exchange.Files, error) // opens the blob store, which large results alone need
+
+	resolve resolver
 }
 
 // ShownResult is the result of one run of a message, with what is known of its other runs.
@@ -28,10 +30,11 @@ type ShownResult struct {
 	Result json.RawMessage      `json:"result,omitempty"` // the document; absent where it was left out
 }
 
-// Result returns the result of a run; 0 is the newest run that gave one. fault.NotFound without such a message, and when its agent gave
+// Result returns the result of a run of the message that any id names; 0 is the newest run that gave one. fault.NotFound without such a message, and when its agent gave
 // none, or what was said in it is erased.
-func (r Results) Result(ctx context.Context, turnID string, run int) (ShownResult, error) {
-	if _, err := r.store.Turn(ctx, turnID); err != nil {
+func (r Results) Result(ctx context.Context, id string, run int) (ShownResult, error) {
+	turnID, err := r.resolve.turn(ctx, id)
+	if err != nil {
 		return ShownResult{}, err
 	}
 

@@ -16,6 +16,8 @@ import (
 type Tools struct {
 	store *store.Store
 	turns *pipeline.Service
+
+	resolve resolver
 }
 
 // Requests lists calls, oldest first; those that wait unless filter.All.
@@ -26,6 +28,10 @@ func (t Tools) Requests(ctx context.Context, filter exchange.ToolRequestFilter) 
 
 // Request returns one call; fault.NotFound when there is none.
 func (t Tools) Request(ctx context.Context, id string) (exchange.ToolRequest, error) {
+	id, err := t.resolve.toolRequest(ctx, id)
+	if err != nil {
+		return exchange.ToolRequest{}, err
+	}
 	return t.store.ToolRequest(ctx, id)
 }
 
@@ -43,6 +49,9 @@ func (t Tools) Submit(ctx context.Context, id, by string, result []byte) (*reque
 	if err != nil || !is {
 		return nil, fault.Wrap(fault.Malformed, `send {"success":true,"result":…} or {"success":false,"error":"…"}, JSON of at most 1 MiB and 32 levels`, err)
 	}
+	if id, err = t.resolve.toolRequest(ctx, id); err != nil {
+		return nil, err
+	}
 	raw["request_id"] = id
 	request.FromOutside(raw)
 	return ended(t.turns.ToolRequests("", by).Submit(ctx, raw, nil, nil))
@@ -50,6 +59,10 @@ func (t Tools) Submit(ctx context.Context, id, by string, result []byte) (*reque
 
 // Cancel takes a call back: its message goes on with a failed result. Errors are those of Submit.
 func (t Tools) Cancel(ctx context.Context, id, by string) (*request.Envelope, error) {
+	id, err := t.resolve.toolRequest(ctx, id)
+	if err != nil {
+		return nil, err
+	}
 	return ended(t.turns.ToolCancels("", by).Cancel(ctx, id, nil, nil))
 }
 
