@@ -412,18 +412,18 @@ func (b *builder) newLLM(entry config.Agent) (agents.Agent, error) {
 		return nil, err
 	}
 
-	tools = append(tools, outside...)
+	hooks, err := b.newHooks(entry, tools)
+	if err != nil {
+		return nil, err
+	}
+
+	tools = append(slices.Clip(tools), outside...)
 	if len(table.Agents) > 0 {
 		asking, err := llm.Asking(table.Agents)
 		if err != nil {
 			return nil, err
 		}
 		tools = append(tools, asking)
-	}
-
-	hooks, err := b.newHooks(entry)
-	if err != nil {
-		return nil, err
 	}
 
 	return llm.New(llm.Options{
@@ -437,15 +437,24 @@ func (b *builder) newLLM(entry config.Agent) (agents.Agent, error) {
 	})
 }
 
-// newHooks makes the hooks of an agent. A mediator may hand calls to programs outside, so their routes are opened.
-func (b *builder) newHooks(entry config.Agent) (hooks llm.Hooks, err error) {
+// newHooks makes the hooks of an agent. A mediator may hand calls of its own tools to programs outside, so their routes are opened.
+func (b *builder) newHooks(entry config.Agent, own []llm.Tools) (hooks llm.Hooks, err error) {
 	table := entry.LLM.Hooks
 	if table.URL == "" {
 		return hooks, nil
 	}
 
 	if table.Mediator {
-		b.clientTools[entry.Name] = nil
+		b.clientTools[entry.Name] = b.clientTools[entry.Name].Mediating(func(ctx context.Context) (list []tool.Entry, err error) {
+			for _, source := range own {
+				declared, err := source.Declarations(ctx, agents.Turn{})
+				if err != nil {
+					return nil, err
+				}
+				list = append(list, declared...)
+			}
+			return list, nil
+		})
 	}
 
 	hooks = llm.Hooks{

@@ -1051,3 +1051,37 @@ func (l *looped) newest(agent string) exchange.TurnRecord {
 	}
 	return turns[0]
 }
+
+// TestPolicyOfClientToolsAndMediator: an agent with client tools and a mediator lists both kinds of tools, those that programs execute and
+// those of which its mediator may hand them calls, whichever setting is read last.
+//
+//contract:shows runtime-71
+func TestPolicyOfClientToolsAndMediator(t *testing.T) {
+	t.Parallel()
+	const hooks = "[agents.llm.hooks]\nurl = \"http://127.0.0.1:9/\"\nsecret = \"0123456789abcdef0123456789abcdef\"\nmediator = true\n"
+	const tools = "[[agents.client_tools]]\nname = \"look_up\"\ndescription = \"Looks up.\"\n"
+	silent := func(modelRequest) turn { return says("Hello.") }
+	l := newLooped(t, map[string]script{
+		"both":      {model: silent, lines: hooks, more: tools},
+		"tools":     {model: silent, more: tools},
+		"mediating": {model: silent, lines: hooks},
+	})
+	for agent, want := range map[string][2]string{"both": {"client/look_up", "desk/echo"}, "tools": {"client/look_up", ""}, "mediating": {"", "desk/echo"}} {
+		token, _, err := l.Operator().Tokens.CreateTools(t.Context(), "runtime-of-"+agent, agent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var own, mediated []string
+		policy := l.call(http.MethodGet, "/v1/tools/"+agent+"/policy", token, nil, http.StatusOK)
+		for _, one := range entries(policy, "tools") {
+			if isTrue(one["mediated"]) {
+				mediated = append(mediated, fmt.Sprint(one["id"]))
+			} else {
+				own = append(own, fmt.Sprint(one["id"]))
+			}
+		}
+		if slices.Contains(own, "client/look_up") != (want[0] != "") || slices.Contains(mediated, "desk/echo") != (want[1] != "") {
+			t.Errorf("the policy of %s lists %q and of its mediator %q, want %q", agent, own, mediated, want)
+		}
+	}
+}

@@ -2,12 +2,14 @@ package clienttool
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"time"
 
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/tool/request"
 	"inbox/agents/runtime/value"
+	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )
 
@@ -65,7 +67,42 @@ func (d delegated) RecentPending(ctx context.Context, query request.Query) ([]ma
 }
 
 // handPolicy tells a delegated runtime which tools of the agent it may have (agent runtime contract, section 4.8).
-func (s *Service) handPolicy(w http.ResponseWriter, _ *http.Request, c caller) error {
-	httpserver.WriteJSON(w, http.StatusOK, tool.RuntimePolicy(c.agent.declared(), map[string]any{"agent": c.agent.name}))
+// A mediator may hand it calls of the agent's other tools, too.
+func (s *Service) handPolicy(w http.ResponseWriter, r *http.Request, c caller) error {
+	ctx, cancel := context.WithTimeout(r.Context(), listTime)
+	defer cancel()
+	tools, mediated, err := c.agent.declared(ctx)
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, "the tools of the agent cannot be listed now", err)
+	}
+
+	policy := tool.RuntimePolicy(tools, map[string]any{"agent": c.agent.name})
+	handed := make([]tool.Entry, len(mediated))
+	for i := range mediated {
+		handed[i] = tool.Entry{Name: mediated[i].Name, Value: delegable(mediated[i].Value)}
+	}
+	entries := value.Elements(policy["tools"])
+	for _, one := range value.Elements(tool.RuntimePolicy(handed, nil)["tools"]) {
+		entry := value.Assoc(one)
+		entry["mediated"] = true
+		entries = append(entries, entry)
+	}
+	policy["tools"] = entries
+	httpserver.WriteJSON(w, http.StatusOK, policy)
 	return nil
+}
+
+// listTime bounds the wait for servers of tools that are not connected yet.
+const listTime = 5 * time.Second
+
+// delegable is the declaration of a tool whose calls a mediator may hand to a delegated runtime, unless it says otherwise itself.
+func delegable(declared any) any {
+	tool := maps.Clone(value.Assoc(declared))
+	if tool == nil {
+		return declared
+	}
+	runtime := map[string]any{"environment": runtimeLocal, "capability_scope": runtimeLocal}
+	maps.Copy(runtime, value.Assoc(tool["runtime"]))
+	tool["runtime"] = runtime
+	return tool
 }

@@ -1,6 +1,7 @@
 package clienttool
 
 import (
+	"context"
 	"strings"
 	"sync"
 	"time"
@@ -40,7 +41,7 @@ type Service struct {
 type agent struct {
 	name    string // as configured
 	mu      sync.Mutex
-	tools   []tool.Entry               // declared for it
+	source  *Source                    // of the tools that are declared for it; nil = none
 	waiting map[chan struct{}]struct{} // who waits for new requests on this node
 }
 
@@ -52,8 +53,7 @@ func New(tokens exchange.Tokens) *Service {
 // Bind names who keeps the requests. It must be called once, before the first request.
 func (s *Service) Bind(requests Requests) { s.requests = requests }
 
-// Open opens the routes of the agents that are named, with the sources of their tools (nil where programs execute only calls that a
-// mediator hands to them), and closes those of all others. Programs that wait for an agent which stays go on waiting; those of one that is
+// Open opens the routes of the agents that are named, with the sources of their tools, and closes those of all others. Programs that wait for an agent which stays go on waiting; those of one that is
 // closed hear at the end of their wait that nothing came.
 func (s *Service) Open(sources map[string]*Source) {
 	s.mu.Lock()
@@ -74,16 +74,21 @@ func (s *Service) Open(sources map[string]*Source) {
 func (a *agent) declare(source *Source) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.tools = nil; source != nil {
-		a.tools = source.entries
-	}
+	a.source = source
 }
 
-// declared are the tools of now.
-func (a *agent) declared() []tool.Entry {
+// declared are the tools of now that programs outside execute, and those of which a mediator may hand them calls.
+func (a *agent) declared(ctx context.Context) (tools, mediated []tool.Entry, err error) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.tools
+	source := a.source
+	a.mu.Unlock()
+	if source == nil {
+		return nil, nil, nil
+	}
+	if source.mediated != nil {
+		mediated, err = source.mediated(ctx)
+	}
+	return source.entries, mediated, err
 }
 
 // Requested wakes the programs that wait on this node. Those on other nodes look for themselves every second.

@@ -20,6 +20,7 @@ type PolicyTool struct {
 	CapabilityScope     string            `json:"capability_scope"` // the same words
 	Runtime             map[string]string `json:"runtime"`
 	Source              string            `json:"source,omitempty"`
+	Mediated            bool              `json:"mediated,omitempty"` // the agent executes it itself, unless its mediator hands a call to a program
 	ExecutionLocation   string            `json:"execution_location"`
 	TransportVisibility string            `json:"transport_visibility"`
 	LegacyFields        []string          `json:"legacy_fields"`

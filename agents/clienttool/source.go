@@ -50,6 +50,18 @@ type Tool struct {
 type Source struct {
 	entries  []tool.Entry
 	timeouts map[string]time.Duration
+	mediated func(ctx context.Context) ([]tool.Entry, error) // see Mediating; nil = no mediator hands calls to programs
+}
+
+// Mediating returns the source of an agent whose mediator hands calls of its other tools to programs outside, too. Nil stands for an agent
+// without client tools.
+func (s *Source) Mediating(tools func(ctx context.Context) ([]tool.Entry, error)) *Source {
+	mediating := Source{timeouts: map[string]time.Duration{}}
+	if s != nil {
+		mediating = *s
+	}
+	mediating.mediated = tools
+	return &mediating
 }
 
 // NewSource checks the tools. Its faults are fault.Malformed and name the tool.
