@@ -94,13 +94,14 @@ type ImportedConversation struct {
 	SessionID string `json:"session_id"`
 	Agent     string `json:"agent"`
 	Messages  int    `json:"messages"`
-	Created   bool   `json:"created"` // false: it was here already
+	Created   bool   `json:"created"`           // false: it was here already
+	Lenient   int    `json:"lenient,omitempty"` // messages that break a rule of the framework and are kept all the same
 }
 
 // Import stores conversations for a bridge or connector; agent is that of conversations which name none. All are
 // checked before the first is stored, each is stored whole, and the same again does nothing. The body may be that of
 // POST /v1/import.
-func (c Conversations) Import(ctx context.Context, client, connector, agent string, body []byte) ([]ImportedConversation, error) {
+func (c Conversations) Import(ctx context.Context, client, connector, agent string, strict bool, body []byte) ([]ImportedConversation, error) {
 	owner := c.ownerOf(client, connector)
 	if owner == exchange.AnyOwner {
 		return nil, fault.InField("client", "is needed, or connector: whose conversations are they?")
@@ -117,6 +118,7 @@ func (c Conversations) Import(ctx context.Context, client, connector, agent stri
 		if err != nil {
 			return nil, err
 		}
+		document.Strict = document.Strict || strict
 		one, err := bridge.Prepare(owner, name, document, i)
 		if err != nil {
 			return nil, err
@@ -133,7 +135,7 @@ func (c Conversations) Import(ctx context.Context, client, connector, agent stri
 		if err := c.lead(ctx, stored); err != nil {
 			return done, err
 		}
-		done = append(done, ImportedConversation{stored.ID, stored.Agent, len(one.Messages), created})
+		done = append(done, ImportedConversation{stored.ID, stored.Agent, len(one.Messages), created, one.Lenient})
 	}
 
 	for key, session := range mapped {

@@ -92,7 +92,7 @@ func TestFrameworkMessagesOverTheWire(t *testing.T) {
 		"an unknown type": {`{"type":"unheard","content":"x"}`, "type"},
 		"no content":      {`{"type":"user_message"}`, "content"},
 	} {
-		refused := b.call(relay, http.MethodPost, "/v1/import", []byte(`{"agent":"teller","messages":[`+c.message+`]}`), http.StatusBadRequest)
+		refused := b.call(relay, http.MethodPost, "/v1/import", []byte(`{"agent":"teller","strict":true,"messages":[`+c.message+`]}`), http.StatusBadRequest)
 		if told := fmt.Sprint(refused["error"]); !strings.Contains(told, c.names) {
 			t.Errorf("%s is refused with %s", name, told)
 		}

@@ -55,9 +55,14 @@ func (t *transcripts) importSessions(w http.ResponseWriter, r *http.Request, c c
 	}
 
 	query := r.URL.Query()
+	strict, err := strictIn(query.Get("strict"))
+	if err != nil {
+		return err
+	}
 	for i := range documents {
 		documents[i].Agent = cmp.Or(documents[i].Agent, query.Get("agent"))
 		documents[i].Format = cmp.Or(documents[i].Format, query.Get("format"))
+		documents[i].Strict = documents[i].Strict || strict
 	}
 	if len(documents) == 1 {
 		documents[0].SessionID = cmp.Or(documents[0].SessionID, query.Get("session_id"))
@@ -90,6 +95,18 @@ func (t *transcripts) importSessions(w http.ResponseWriter, r *http.Request, c c
 
 	httpserver.WriteJSON(w, http.StatusOK, map[string]any{"sessions": results, "session_map": rows})
 	return nil
+}
+
+// strictIn reads whether an import refuses messages that break the rules of their form.
+func strictIn(text string) (bool, error) {
+	if text == "" {
+		return false, nil
+	}
+	strict, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, fault.InField("strict", "must be true or false")
+	}
+	return strict, nil
 }
 
 // ownerOfImport is the caller, or the bridge or connector that an operator names.
@@ -242,6 +259,7 @@ func readEntry(one entry) (body importBody, message bool, err error) {
 type Prepared struct {
 	Session  exchange.Session
 	Messages []string
+	Lenient  int // messages that break a rule of the framework and are kept all the same
 }
 
 // prepare checks a conversation of the caller's.
@@ -253,7 +271,7 @@ func (t *transcripts) prepare(c caller, owner string, document Document, index i
 	return Prepare(owner, agent.Name, document, index)
 }
 
-// Prepare checks a conversation for an owner and an agent. A message of the older framework has to keep its rules and is stored
+// Prepare checks a conversation for an owner and an agent. A message of the older framework is stored
 // as its JSON came, without the blanks between; an envelope, and a plain row of role and content, is stored as a canonical
 // envelope. index is the conversation's place in the import, for errors.
 func Prepare(owner, agent string, document Document, index int) (one Prepared, err error) {
@@ -267,9 +285,12 @@ func Prepare(owner, agent string, document Document, index int) (one Prepared, e
 
 	list := make([]envelope.Envelope, 0, len(document.Messages))
 	for i, raw := range document.Messages {
-		stored, message, err := prepareMessage(raw, format)
+		stored, message, lenient, err := prepareMessage(raw, format, document.Strict)
 		if err != nil {
 			return one, refusedMessage(document, index, i, err)
+		}
+		if lenient {
+			one.Lenient++
 		}
 		one.Messages, list = append(one.Messages, stored), append(list, message)
 	}
@@ -293,40 +314,49 @@ func Prepare(owner, agent string, document Document, index int) (one Prepared, e
 
 // prepareMessage checks a message and returns what is stored of it. Without a format it is what it looks like: an envelope, a
 // plain row where it names a role, else a message of the framework.
-func prepareMessage(raw json.RawMessage, format string) (stored string, message envelope.Envelope, err error) {
+func prepareMessage(raw json.RawMessage, format string, strict bool) (stored string, message envelope.Envelope, lenient bool, err error) {
 	given, err := decodedMessage(raw)
 	if err != nil {
-		return "", message, err
+		return "", message, false, err
 	}
 
 	row := value.Assoc(given)["role"] != nil
 	if format == FormatEnvelope || format == "" && (row || envelope.Typed(given)) {
 		if message, err = envelope.Normalize(given); err != nil {
-			return "", message, err
+			return "", message, false, err
 		}
-		return canonical(message)
+		stored, err = canonical(message)
+		return stored, message, false, err
 	}
 
-	if err := envelope.ValidateFramework(given); err != nil {
-		return "", message, err
+	if strict {
+		if err := envelope.ValidateFramework(given); err != nil {
+			return "", message, false, err
+		}
 	}
-	if message, err = envelope.Import(given); err != nil {
-		return "", message, err
+	read, broken, err := lenientRow(given)
+	if err != nil {
+		return "", message, false, err
 	}
-	if envelope.Typed(given) { // its own bytes would be read as an envelope later
-		return canonical(message)
+	if message, err = envelope.Import(read); err != nil {
+		return "", message, false, err
+	}
+	markBroken(&message, given, broken)
+	if lenient = len(broken) > 0; envelope.Typed(given) { // its own bytes would be read as an envelope later
+		stored, err = canonical(message)
+		return stored, message, lenient, err
 	}
 
 	var flat bytes.Buffer
 	if err := json.Compact(&flat, raw); err != nil {
-		return "", message, err
+		return "", message, lenient, err
 	}
-	return flat.String(), message, nil
+	return flat.String(), message, lenient, nil
 }
 
-func canonical(message envelope.Envelope) (string, envelope.Envelope, error) {
+func canonical(message envelope.Envelope) (string, error) {
 	encoded, err := value.Encode(message.Value())
-	return string(encoded), message, err
+	return string(encoded), err
 }
 
 // refusedMessage says which message of which conversation is refused, and which member of it.
@@ -374,6 +404,9 @@ func (t *transcripts) store(ctx context.Context, one Prepared) (map[string]any, 
 
 	value := sessionValue(session)
 	value["created"] = created
+	if one.Lenient > 0 {
+		value["lenient"] = one.Lenient
+	}
 	return value, nil
 }
 

@@ -127,6 +127,7 @@ func TestRefusedImports(t *testing.T) {
 	} {
 		documents, _, err := ReadImport([]byte(body))
 		for i := 0; err == nil && i < len(documents); i++ {
+			documents[i].Strict = true
 			_, err = Prepare("owner", "echo", documents[i], i)
 		}
 		if refused := fault.Of(err); refused.Kind != fault.Malformed || refused.Field != want[0] || !strings.HasPrefix(refused.Public, want[1]) {

@@ -185,7 +185,7 @@ func TestImportOverTheWire(t *testing.T) {
 		t.Errorf("exported again:\n%s\nwant\n%s", again, exported)
 	}
 	b.call(relay, http.MethodPost, "/v1/import", []byte(strings.Replace(exported, "Found 3", "Found 4", 1)), http.StatusConflict)
-	b.call(relay, http.MethodPost, "/v1/import", []byte(`{"agent":"teller","messages":[{"type":"unheard","content":"x"}]}`), http.StatusBadRequest)
+	b.call(relay, http.MethodPost, "/v1/import", []byte(`{"agent":"teller","strict":true,"messages":[{"type":"unheard","content":"x"}]}`), http.StatusBadRequest)
 	b.call(relay, http.MethodPost, "/v1/import", []byte(`{"agent":"nobody","messages":[]}`), http.StatusNotFound)
 	b.call(other, http.MethodGet, "/v1/sessions/"+id+"/export", nil, http.StatusNotFound)
 	key := contract.NewSessionKey("old-bot", "7", "teller").Imported()
@@ -278,7 +278,7 @@ func TestConversationsKeepEveryByte(t *testing.T) {
 			first, second := fmt.Sprint("first-", round), fmt.Sprint("second-", round)
 			messages := rapid.SliceOfN(rapid.Custom(frameworkMessage), 1, 8).Draw(t, "messages")
 			body := `{"agent":"echo","messages":[` + strings.Join(messages, ",\n") + `]}`
-			if _, err := conversations.Import(b.Context(), first, "", "", []byte(body)); err != nil {
+			if _, err := conversations.Import(b.Context(), first, "", "", false, []byte(body)); err != nil {
 				t.Fatal(err, body)
 			}
 			exported := export(t, first)
@@ -294,7 +294,7 @@ func TestConversationsKeepEveryByte(t *testing.T) {
 					t.Errorf("message %d came back as %s, want %s", i, got.Conversations[0].Messages[i], flat.String())
 				}
 			}
-			if _, err := conversations.Import(b.Context(), second, "", "", exported); err != nil {
+			if _, err := conversations.Import(b.Context(), second, "", "", false, exported); err != nil {
 				t.Fatal(err)
 			}
 			if again := export(t, second); !bytes.Equal(again, exported) {
@@ -435,7 +435,7 @@ func TestEnvelopesOverTheWire(t *testing.T) {
 		}
 
 		bad := lines + "\n" + `{"type":"final","content":{"operation":7}}`
-		refused, _ := b.call(relay, http.MethodPost, "/v1/import?agent=teller", []byte(bad), http.StatusBadRequest)["error"].(map[string]any)
+		refused, _ := b.call(relay, http.MethodPost, "/v1/import?agent=teller&strict=true", []byte(bad), http.StatusBadRequest)["error"].(map[string]any)
 		if refused["field"] != "content.operation" || refused["message"] != "line 9: content.operation must be a non-empty string" {
 			b.Errorf("refused with %v", refused)
 		}
@@ -518,7 +518,7 @@ func TestRefusedImportsOverTheWire(t *testing.T) {
 			`{"type":"user_message","content":"x","timestamp":1705314600}`:         "timestamp must be an ISO 8601 time",
 			`{"type":"user_message","content":"x","timestamp":"15.01.2024 10:30"}`: "timestamp must be an ISO 8601 time",
 		} {
-			body := `{"agent":"teller","session_id":"refused","messages":[{"type":"user_message","content":"first"},` + message + `]}`
+			body := `{"agent":"teller","strict":true,"session_id":"refused","messages":[{"type":"user_message","content":"first"},` + message + `]}`
 			refused, _ := b.call(relay, http.MethodPost, "/v1/import", []byte(body), http.StatusBadRequest)["error"].(map[string]any)
 			field, _, _ := strings.Cut(want, " ")
 			if said := fmt.Sprint(refused["message"]); !strings.HasSuffix(said, want) || !strings.HasSuffix(fmt.Sprint(refused["field"]), field) {

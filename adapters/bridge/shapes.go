@@ -294,6 +294,7 @@ type ImportBody struct {
 	ConversationID string            `json:"external_conversation_id,omitempty"`
 	Messages       []map[string]any  `json:"messages,omitempty"` // of the agent framework, canonical envelopes, or rows of role and content
 	Conversations  []ExportView      `json:"conversations,omitempty"`
+	Strict         bool              `json:"strict,omitempty"` // messages of the agent framework that break its rules refuse the import
 	SessionMap     map[string]string `json:"session_map,omitempty"`
 }
 
@@ -420,7 +421,7 @@ func Operations() []openapi.Operation {
 		{Method: "GET", Path: "/v1/sessions/{session}/export", Tag: "sessions", Summary: "Export a session", Security: callers, Query: []string{"owner", "collection", "format"}, Response: ExportView{}},
 		{
 			Method: "POST", Path: "/v1/import", Tag: "import", Summary: "Import sessions", Security: callers,
-			Query: []string{"client", "connector", "agent", "format", "session_id", "title"}, Request: ImportBody{}, Examples: imports, Response: ImportAnswer{},
+			Query: []string{"client", "connector", "agent", "format", "session_id", "title", "strict:boolean"}, Request: ImportBody{}, Examples: imports, Response: ImportAnswer{},
 			Errors: []int{http.StatusUnprocessableEntity},
 		},
 		{Method: "GET", Path: "/v1/runs/{run}", Tag: "runs", Summary: "The status of a run", Security: callers, Query: []string{"wait"}, Response: RunAnswer{}},

@@ -94,7 +94,8 @@ type Document struct {
 	Connector    string            `json:"connector_id,omitempty"`
 	Conversation string            `json:"external_conversation_id,omitempty"`
 	Messages     []json.RawMessage `json:"messages"`
-	Runs         json.RawMessage   `json:"runs,omitempty"` // []RunAudit; imports pass over it
+	Strict       bool              `json:"strict,omitempty"` // messages of the framework that break its rules refuse the import
+	Runs         json.RawMessage   `json:"runs,omitempty"`   // []RunAudit; imports pass over it
 
 	place string // of the conversation in an import, before the names of its members: "conversations[0]."
 	lines []int  // where the messages stand in a body of one message a line, from 1; nil = in another body
@@ -336,13 +337,25 @@ func readKept(imported []string) ([]line, error) {
 		given[i] = decoded(json.RawMessage(raw))
 	}
 
-	messages, err := envelope.ReadMany(given)
+	read, broken := slices.Clone(given), make([][]string, len(given))
+	for i := range given {
+		if envelope.Typed(given[i]) {
+			continue
+		}
+		row, left, err := lenientRow(given[i])
+		if err != nil {
+			return nil, err
+		}
+		read[i], broken[i] = row, left
+	}
+	messages, err := envelope.ReadMany(read)
 	if err != nil {
 		return nil, err
 	}
 
 	lines := make([]line, len(imported))
 	for i, message := range messages {
+		markBroken(&message, given[i], broken[i])
 		lines[i] = line{message: message, kept: imported[i], format: FormatFramework}
 		if envelope.Typed(given[i]) {
 			lines[i].format = FormatEnvelope

@@ -373,13 +373,14 @@ and POST /v1/import take it again. It is about conversations, not about one pers
 
 func newImport() *cobra.Command {
 	var client, connector, agent string
+	var strict bool
 	cmd := &cobra.Command{
 		Use:   "import {--client C | --connector C} [--agent A] FILE",
 		Short: "Import conversations that another system wrote",
 		Long: `Stores conversations as sessions of a bridge or connector. FILE (- = standard input) holds what 'inbox conversations export' writes,
 one conversation {"agent", "messages": […]}, or messages alone, as a list or one a line, which need --agent. A message is an envelope,
 a row of role and content, or one of the older agent framework. The server checks all messages first, and names what it refuses by line or
-number and by member. A conversation is stored whole or not at all, and storing the same again does nothing.`,
+number and by member. A row of the framework that breaks the rules of its form is kept as it is and counted, unless --strict is given. A conversation is stored whole or not at all, and storing the same again does nothing.`,
 		Example: "  inbox conversations import --client relay conversations.json\n  inbox conversations import --client relay --agent helper - < messages.json",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -392,10 +393,10 @@ number and by member. A conversation is stored whole or not at all, and storing 
 				return err
 			}
 
-			return printList(cmd, "Nothing was imported.", []string{"SESSION", "AGENT", "MESSAGES", ""}, func(o *inbox.Operator) ([]operator.ImportedConversation, error) {
-				return o.Conversations.Import(cmd.Context(), client, connector, agent, body)
+			return printList(cmd, "Nothing was imported.", []string{"SESSION", "AGENT", "MESSAGES", "LENIENT", ""}, func(o *inbox.Operator) ([]operator.ImportedConversation, error) {
+				return o.Conversations.Import(cmd.Context(), client, connector, agent, strict, body)
 			}, func(one operator.ImportedConversation) []string {
-				return []string{one.SessionID, one.Agent, fmt.Sprint(one.Messages), map[bool]string{true: "new", false: "was here"}[one.Created]}
+				return []string{one.SessionID, one.Agent, fmt.Sprint(one.Messages), fmt.Sprint(one.Lenient), map[bool]string{true: "new", false: "was here"}[one.Created]}
 			})
 		},
 	}
@@ -404,5 +405,6 @@ number and by member. A conversation is stored whole or not at all, and storing 
 	cmd.Flags().StringVar(&client, "client", "", "the bridge to which they belong")
 	cmd.Flags().StringVar(&connector, "connector", "", "the connector to which they belong")
 	cmd.Flags().StringVar(&agent, "agent", "", "the agent of conversations that name none")
+	cmd.Flags().BoolVar(&strict, "strict", false, "refuse messages of the framework that break its rules")
 	return cmd
 }
