@@ -287,7 +287,12 @@ func TestMessageContractOfParents(t *testing.T) {
 	l.send("/a2a/asks", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m2","taskId":%q,"role":"ROLE_USER","parts":[{"text":"this one"}]}}}`, task["id"]), "A2A-Version", "1.0")
 	second := l.next().Message
 
-	if first.InReplyTo != "" || second.InReplyTo == "" || second.ThreadID != first.ThreadID || !exchange.IsConversationID(first.ThreadID) {
+	status, _ := task["status"].(map[string]any)
+	question, _ := status["message"].(map[string]any)
+	if before, _ := question["messageId"].(string); before == "" || second.InReplyTo != before {
+		t.Errorf("the parent is %q, want the message before, %q", second.InReplyTo, before)
+	}
+	if first.InReplyTo != "" || second.ThreadID != first.ThreadID || !exchange.IsConversationID(first.ThreadID) {
 		t.Errorf("the first has the thread %q, the second %q and the parent %q", first.ThreadID, second.ThreadID, second.InReplyTo)
 	}
 }

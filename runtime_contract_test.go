@@ -373,7 +373,7 @@ func TestRuntimeContractOfTheLoop(t *testing.T) {
 			t.Errorf("the answer is %v", answer)
 		}
 		heard := l.questions("wrong")[1].heard()
-		for i, want := range []string{"not found", "requires the following parameters: text", "the printer is on fire"} {
+		for i, want := range []string{"Tool 'desk__nothing' not found", "requires the following parameters: text", "the printer is on fire"} {
 			if !strings.Contains(heard[i], want) {
 				t.Errorf("result %d is %q, want %q", i, heard[i], want)
 			}

@@ -388,6 +388,8 @@ func growingCall(t *testing.T, seen <-chan struct{}) *httptest.Server {
 
 // TestStreamedCallIsFollowedByItsResult: who reads an answer while it grows is told of a call when it begins, and then of its
 // outcome under the same id, whatever the agent is that made it.
+//
+//contract:shows message-22
 func TestStreamedCallIsFollowedByItsResult(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		seen := make(chan struct{})
@@ -441,6 +443,9 @@ func TestStreamedCallIsFollowedByItsResult(t *testing.T) {
 						seen <- struct{}{}
 					} else {
 						awaitLine("call-7", reader.begun)
+						if strings.Contains(all.String(), "found") || strings.Contains(all.String(), reader.ended) {
+							t.Errorf("the call has an outcome before it ended:\n%s", all.String())
+						}
 						seen <- struct{}{}
 						awaitLine("call-7", reader.ended)
 					}

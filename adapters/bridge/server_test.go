@@ -201,7 +201,6 @@ func (b *bridged) stream(token, method, path, body string) (next func() string, 
 	}, func() { _ = response.Body.Close() }
 }
 
-//contract:shows channels-26
 func TestBridgeStreams(t *testing.T) {
 	t.Parallel()
 	b := newBridged(t, "")

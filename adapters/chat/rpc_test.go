@@ -224,7 +224,7 @@ func TestChatRepeats(t *testing.T) {
 
 // TestChatResume cuts a stream off after its first words and goes on where it ended.
 //
-//contract:shows channels-23 channels-24 channels-26
+//contract:shows channels-23 channels-24
 func TestChatResume(t *testing.T) {
 	t.Parallel()
 	s := newChatServer(t)

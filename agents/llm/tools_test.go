@@ -55,7 +55,7 @@ func kinds(deltas []normalized.Delta) string {
 
 // The whole way over HTTP: two parallel calls in pieces, then the answer, for both APIs.
 //
-//contract:shows envelope-12 envelope-18 runtime-40 message-22
+//contract:shows envelope-12 envelope-18 runtime-40
 func TestToolLoopOverHTTP(t *testing.T) {
 	for api, streams := range map[string][2]string{
 		APIOpenAI: {openAICalls, openAIHello}, APIAnthropic: {anthropicCalls, anthropicHello},

@@ -160,7 +160,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-//contract:shows channels-26 message-56
+//contract:shows message-56
 func TestAnswers(t *testing.T) {
 	hello := []normalized.Part{normalized.Text("Hello, world")}
 	ids := `"in_reply_to":"` + question().ID + `",`

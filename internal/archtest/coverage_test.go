@@ -70,8 +70,12 @@ func TestCoverage(t *testing.T) {
 		t.Error(fault)
 	}
 
-	for _, fault := range judgeRequirements(list, found, newEvidence(t)) {
+	known := newEvidence(t)
+	for _, fault := range judgeRequirements(list, found, known) {
 		t.Error(fault)
+	}
+	for _, fault := range known.unknownTests(readPage(t, deviationsPage) + readPage(t, requirementsPage)) {
+		t.Errorf("%s or %s: %s", deviationsPage, requirementsPage, fault)
 	}
 
 	page := coverageTable(list, found)
@@ -142,6 +146,9 @@ type evidence struct {
 	deviations []string          // first cells of the rows
 	routes     map[string]bool   // "POST /v1/chat"
 	settings   string            // docs/configuration.md
+	keys       map[string]bool   // "show_tools": the last words of the keys of the settings
+	documents  string            // the documents in which words that are no settings stand
+	tests      map[string]bool   // "TestA": functions of tests, of the whole tree
 }
 
 func newEvidence(t *testing.T) evidence {
@@ -170,6 +177,25 @@ func newEvidence(t *testing.T) evidence {
 		}
 	}
 
+	known.keys, known.tests = map[string]bool{}, map[string]bool{}
+	for _, match := range settingKey.FindAllStringSubmatch(known.settings, -1) {
+		known.keys[match[1]] = true
+	}
+	var documents strings.Builder
+	for _, name := range sources(t, ".md") {
+		if strings.HasPrefix(name, "docs/") && name != coveragePage && !strings.HasPrefix(name, "docs/decisions/") {
+			documents.WriteString(readPage(t, name))
+		}
+	}
+	known.documents = documents.String() + readPage(t, "docs/openapi.json")
+	for _, name := range sources(t, ".go") {
+		if strings.HasSuffix(name, "_test.go") {
+			for _, match := range testFunction.FindAllStringSubmatch(readPage(t, name), -1) {
+				known.tests[match[1]] = true
+			}
+		}
+	}
+
 	return known
 }
 
@@ -187,7 +213,40 @@ var (
 	quoted  = regexp.MustCompile("`([^`]+)`")
 	route   = regexp.MustCompile(`^(?:GET|POST|PUT|DELETE|PATCH) /(?:v1|api)/`)
 	setting = regexp.MustCompile(`^\[+[a-z_.]+\]+`)
+
+	settingKey   = regexp.MustCompile("(?m)^\\| `(?:[a-z0-9_.]+\\.)?([a-z0-9_]+)` \\|")
+	settingNames = regexp.MustCompile("settings? ((?:`[a-z0-9_]+`(?:, | and )?)+)")
+	testFunction = regexp.MustCompile(`(?m)^func (Test\w+|Fuzz\w+)\(`)
+	testName     = regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w*`)
 )
+
+// unknownTests returns the names of tests in a text that no test has.
+func (known evidence) unknownTests(text string) (faults []string) {
+	for _, name := range testName.FindAllString(text, -1) {
+		if !known.tests[name] {
+			faults = append(faults, "there is no test "+name)
+		}
+	}
+	return faults
+}
+
+// unknownNames returns what a sentence names that does not exist: settings, tests, and other words that no document has.
+func (known evidence) unknownNames(sentence string) (faults []string) {
+	for _, match := range settingNames.FindAllStringSubmatch(sentence, -1) {
+		for _, name := range quoted.FindAllStringSubmatch(match[1], -1) {
+			if !known.keys[name[1]] {
+				faults = append(faults, "docs/configuration.md has no setting "+name[1])
+			}
+		}
+	}
+	faults = append(faults, known.unknownTests(sentence)...)
+	for _, match := range quoted.FindAllStringSubmatch(sentence, -1) {
+		if !route.MatchString(match[1]) && setting.FindString(match[1]) == "" && !strings.Contains(known.documents, match[1]) {
+			faults = append(faults, "no document has "+match[1])
+		}
+	}
+	return faults
+}
 
 // judgeRequirements wants every requirement to be stated, reached, and shown by a test or told as a deviation.
 func judgeRequirements(list requirementList, found []mark, known evidence) (faults []string) {
@@ -217,6 +276,15 @@ func judgeRequirements(list requirementList, found []mark, known evidence) (faul
 				}
 				if name := setting.FindString(match[1]); name != "" && !strings.Contains(known.settings, strings.Trim(name, "[]")) {
 					complain("docs/configuration.md has no %s", name)
+				}
+			}
+
+			for _, fault := range known.unknownNames(one.Reached) {
+				complain("%s", fault)
+			}
+			for _, test := range one.tests {
+				for _, fault := range known.unknownNames(test) {
+					complain("%s", fault)
 				}
 			}
 
@@ -318,7 +386,8 @@ func TestCoverageNotices(t *testing.T) {
 	shown := mark{folder: "a", test: "TestA", place: "a_test.go:1", ids: []string{"x-1"}}
 	known := evidence{
 		sections: map[string]string{"runtime 1": "1"}, deviations: []string{"one way", "two ways", "two words"},
-		routes: map[string]bool{"POST /v1/chat": true}, settings: "agents.llm",
+		routes: map[string]bool{"POST /v1/chat": true}, settings: "agents.llm", keys: map[string]bool{"show_tools": true},
+		tests: map[string]bool{"TestA": true}, documents: "`show_tools` and `inbox show`",
 	}
 	with := func(change func(*requirement)) requirement {
 		changed := good
@@ -341,6 +410,10 @@ func TestCoverageNotices(t *testing.T) {
 		"an unclear deviation":  {with(func(r *requirement) { r.Deviation = "two" }), nil, "not one row"},
 		"no such route":         {with(func(r *requirement) { r.Reached = "`POST /v1/chats`" }), []mark{shown}, "has no POST /v1/chats"},
 		"no such setting":       {with(func(r *requirement) { r.Reached = "`[[agentz]]`" }), []mark{shown}, "has no [[agentz]]"},
+		"a setting":             {with(func(r *requirement) { r.Reached = "setting `show_tools`, `inbox show`" }), []mark{shown}, ""},
+		"no such key":           {with(func(r *requirement) { r.Reached = "settings `show_tools`, `expose_tools`" }), []mark{shown}, "has no setting expose_tools"},
+		"no such word":          {with(func(r *requirement) { r.Reached = "`inbox shown`" }), []mark{shown}, "no document has inbox shown"},
+		"no such test":          {good, []mark{{folder: "a", test: "TestB", place: "a_test.go:1", ids: []string{"x-1"}}}, "there is no test TestB"},
 		"the mark knows it not": {good, []mark{shown, {place: "b_test.go:1", ids: []string{"x-9"}}}, `names "x-9"`},
 		"the mark names twice":  {good, []mark{{place: "b_test.go:1", ids: []string{"x-1", "x-1"}}}, "twice"},
 	} {
