@@ -85,6 +85,7 @@ func (l Lists) ownHost(entry exchange.ListEntry) (host string, own bool) {
 
 // Remove takes a target off a list; fault.NotFound when it is not on it. Of the list of stop words the target is a principal.
 func (l Lists) Remove(ctx context.Context, entry exchange.ListEntry) (err error) {
+	written := entry.Target
 	if entry.List == exchange.ListStop {
 		entry.Kind = exchange.TargetPrincipal
 	} else if entry.Kind, entry.Target, err = moderation.ParseTarget(entry.Target); err != nil {
@@ -92,6 +93,10 @@ func (l Lists) Remove(ctx context.Context, entry exchange.ListEntry) (err error)
 	}
 
 	removed, err := l.store.RemoveListEntry(ctx, entry)
+	if written := strings.TrimSpace(written); err == nil && !removed && written != entry.Target { // of a version that stored it as it was written
+		entry.Target = written
+		removed, err = l.store.RemoveListEntry(ctx, entry)
+	}
 	if err == nil && !removed {
 		err = fault.Newf(fault.NotFound, "%s is not on the list", entry.Target)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"strings"
 	"unicode/utf8"
 
@@ -48,7 +49,7 @@ type columns struct{ domain, severity, comment int }
 
 // ReadImport reads a list of domains and calls take for every entry, without id and time: Mastodon's exports of blocks
 // (#domain,#severity,…) and allowances (#domain), with or without a header, GoToSocial's exports of the same form, or one
-// host, address or actor a line. A domain of Mastodon covers its subdomains, as it does there. Comments, empty lines and
+// host, address or actor a line, a note after it or a hosts file. A domain of Mastodon covers its subdomains, as it does there. Comments, empty lines and
 // a byte order mark are passed over; bad lines go to bad and the import goes on. An error of take ends it; what is no text
 // at all or too long is fault.Malformed or fault.TooLarge.
 func ReadImport(from io.Reader, options ImportOptions, take func(exchange.ListEntry) error, bad func(exchange.BadLine)) error {
@@ -65,10 +66,28 @@ func ReadImport(from io.Reader, options ImportOptions, take func(exchange.ListEn
 		if text == "" {
 			continue
 		}
+		note := ""
+		if text, note = withoutNote(text); text == "" {
+			continue
+		}
 
 		report := func(why string) { bad(exchange.BadLine{Line: number, Text: beginning(text), Why: why}) }
 		if !utf8.ValidString(text) {
 			report("is not text")
+			continue
+		}
+
+		if hosts, is := hostsLine(text); is {
+			for _, host := range hosts {
+				entry, wanted, err := columns{0, -1, -1}.entry([]string{host}, false, options)
+				if err != nil {
+					report(err.Error())
+				} else if entry.Reason = clip.Marked(note, maxReasonBytes, "…"); wanted {
+					if err := take(entry); err != nil {
+						return err
+					}
+				}
+			}
 			continue
 		}
 
@@ -86,6 +105,9 @@ func ReadImport(from io.Reader, options ImportOptions, take func(exchange.ListEn
 		}
 
 		entry, wanted, err := place.entry(fields, headed, options)
+		if entry.Reason == "" {
+			entry.Reason = clip.Marked(note, maxReasonBytes, "…")
+		}
 		switch {
 		case err != nil:
 			report(err.Error())
@@ -101,6 +123,35 @@ func ReadImport(from io.Reader, options ImportOptions, take func(exchange.ListEn
 	}
 
 	return lines.Err()
+}
+
+// withoutNote takes a note off the end of a line: a blank, #, and text. In quotes it is a part of a field.
+func withoutNote(text string) (line, note string) {
+	for at := 1; at < len(text); at++ {
+		if text[at] == '#' && (text[at-1] == ' ' || text[at-1] == '\t') && strings.Count(text[:at], `"`)%2 == 0 {
+			return strings.TrimSpace(text[:at]), strings.TrimSpace(text[at+1:])
+		}
+	}
+	return text, ""
+}
+
+// hostsLine reads a line of a hosts file, which leads hosts to an address that nobody answers: 0.0.0.0 spam.example. The names of the machine
+// itself are left out.
+func hostsLine(text string) (hosts []string, is bool) {
+	words := strings.Fields(text)
+	if len(words) < 2 {
+		return nil, false
+	}
+	address, err := netip.ParseAddr(words[0])
+	if err != nil || !address.IsUnspecified() && !address.IsLoopback() {
+		return nil, false
+	}
+	for _, word := range words[1:] {
+		if _, err := netip.ParseAddr(word); err != nil && strings.Contains(word, ".") && !strings.HasPrefix(word, "localhost.") {
+			hosts = append(hosts, word)
+		}
+	}
+	return hosts, true
 }
 
 // splitLine reads one line of CSV (RFC 4180). A field never spans lines in these lists: an open quote is a bad line and

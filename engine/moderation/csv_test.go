@@ -51,6 +51,17 @@ func TestImport(t *testing.T) {
 			text: "\ufeff# my list, by hand\n\na.example\n*.b.example\n@eve@c.example\nhttps://d.example/users/x\n",
 			want: []string{"a.example refuse", "*.b.example refuse", "@eve@c.example refuse", "https://d.example/users/x refuse"},
 		},
+		"hosts file": {
+			text: "# ads\n0.0.0.0 spam.example\n127.0.0.1\tlocalhost\n0.0.0.0 a.example b.example # two\n:: v6.example\n",
+			want: []string{"spam.example refuse", "a.example refuse two", "b.example refuse two", "v6.example refuse"},
+		},
+		"notes, schemes, ports, slashes": {
+			text: "worse.example # note\nhttp://p.example\nq.example:443\nhttps://r.example:443/\ns.example/\nHTTPS://T.example/Users/X/\nTOKEN:1\n",
+			want: []string{"worse.example refuse note", "p.example refuse", "q.example refuse", "r.example refuse", "s.example refuse", "https://t.example/Users/X refuse", "token:1 refuse"},
+		},
+		"what cannot match": {
+			text: "spam.example because of spam\n10.0.0.1 spam.example\nspam.example spammer\nhttp://\nok.example\n", want: []string{"ok.example refuse"}, bad: []string{"1", "2", "3", "4"},
+		},
 		"domain alone": {text: "#domain\na.example\n", want: []string{"*.a.example refuse"}},
 		"allowances":   {text: "#domain\na.example\n", options: ImportOptions{List: exchange.ListAllow}, want: []string{"*.a.example"}},
 		"bad lines": {

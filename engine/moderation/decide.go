@@ -41,6 +41,7 @@ func (l *Lists) Host(host string) Verdict {
 	if err != nil {
 		return Verdict{Effect: exchange.EffectRefuse, Code: CodeBlock + exchange.TargetHost, Reason: "not a host"}
 	}
+	canonical = withoutWebPort(canonical)
 
 	l.table.RLock()
 	defer l.table.RUnlock()
@@ -176,7 +177,7 @@ func (l *Lists) named(sender normalized.Sender, addresses []identity.Address) (a
 		allowed = allowed || rank > rankNone
 	}
 
-	if found, is := l.table.block[exchange.TargetPrincipal][sender.Principal()]; is { // also of senders without evidence
+	if found, rank := l.table.block.principal(sender.Principal()); rank > rankNone { // also of senders without evidence
 		return false, verdictOf(found)
 	}
 	if allowed {

@@ -25,7 +25,7 @@ func (x index) put(e exchange.ListEntry) {
 	if x[e.Kind] == nil {
 		x[e.Kind] = map[string]exchange.ListEntry{}
 	}
-	x[e.Kind][e.Target] = e
+	x[e.Kind][keyOf(e)] = e
 }
 
 // host returns the narrowest entry for a canonical host. It looks up whole labels and compares no substrings.
@@ -68,10 +68,20 @@ func (x index) address(address string) (exchange.ListEntry, int) {
 }
 
 func (x index) identity(e *identity.Evidence) (exchange.ListEntry, int) {
-	if found, ok := x[exchange.TargetActor][e.Subject]; ok {
-		return found, rankIdentity
+	if actors := x[exchange.TargetActor]; len(actors) > 0 {
+		if found, ok := actors[canonicalSubject(e.Subject)]; ok {
+			return found, rankIdentity
+		}
 	}
-	if found, ok := x[exchange.TargetPrincipal][e.Issuer+" "+e.Subject]; ok {
+	return x.principal(e.Issuer + " " + e.Subject)
+}
+
+func (x index) principal(principal string) (exchange.ListEntry, int) {
+	principals := x[exchange.TargetPrincipal]
+	if len(principals) == 0 {
+		return exchange.ListEntry{}, rankNone
+	}
+	if found, ok := principals[canonicalPrincipal(principal)]; ok {
 		return found, rankIdentity
 	}
 	return exchange.ListEntry{}, rankNone
@@ -134,9 +144,9 @@ func (t *table) drop(e exchange.ListEntry) {
 	delete(t.byID, e.ID)
 	switch e.List {
 	case exchange.ListBlock:
-		delete(t.block[e.Kind], e.Target)
+		delete(t.block[e.Kind], keyOf(e))
 	case exchange.ListAllow:
-		delete(t.allow[e.Kind], e.Target)
+		delete(t.allow[e.Kind], keyOf(e))
 		if host := guestOf(e); host != "" {
 			if t.guests[host]--; t.guests[host] <= 0 {
 				delete(t.guests, host)

@@ -89,6 +89,27 @@ func TestParseTarget(t *testing.T) {
 	}
 }
 
+// TestEntriesMatchInEveryForm: however an operator or a sender writes the same actor, principal or host, they are compared in one form.
+func TestEntriesMatchInEveryForm(t *testing.T) {
+	for _, entry := range []string{
+		"https://evil.example/users/eve", "HTTPS://Evil.example/users/eve", "http://evil.example/users/eve/", "https://evil.example:443/users/eve", "evil.example:443",
+		"http://evil.example/", "inbox.example https://Evil.example/users/eve/", "INBOX.example HTTPS://evil.example/users/eve", "https://inbox.example https://evil.example:443/users/eve",
+	} {
+		l := lists(t, false, "block:"+entry)
+		for _, subject := range []string{"https://evil.example/users/eve", "https://EVIL.example/users/eve", "https://evil.example:443/users/eve/"} {
+			if got := l.Sender(actor("@eve@evil.example", subject)); !got.Refused() {
+				t.Errorf("the entry %s does not match %s", entry, subject)
+			}
+		}
+		if got := l.Sender(actor("@bob@fine.example", "https://fine.example/users/eve")); got.Refused() {
+			t.Errorf("the entry %s matches another server", entry)
+		}
+	}
+	if l := lists(t, false, "block:INBOX.example MAILTO:Carol@Fine.example"); !l.Sender(mailer("carol@fine.example")).Refused() {
+		t.Error("a principal in other capitals does not match")
+	}
+}
+
 // TestHosts: whole labels are compared, never substrings, and the narrowest entry decides.
 func TestHosts(t *testing.T) {
 	l := lists(t, false, "block:evil.example", "block:*.bad.example", "allow:good.bad.example", "block:*.worse.good.bad.example",

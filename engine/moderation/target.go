@@ -37,30 +37,52 @@ func ParseTarget(text string) (kind, target string, err error) {
 		return parsePrincipal(text)
 	case strings.Contains(text, "://"):
 		return parseActor(text)
-	case strings.HasPrefix(text, "mailto:"), strings.HasPrefix(text, "acct:"):
+	case hasScheme(text, "mailto"), hasScheme(text, "acct"):
 		return parseUser(text[strings.IndexByte(text, ':')+1:], text)
-	case strings.HasPrefix(text, "token:"), strings.HasPrefix(text, "did:"):
-		return exchange.TargetActor, text, nil
+	case hasScheme(text, "token"), hasScheme(text, "did"):
+		return exchange.TargetActor, canonicalSubject(text), nil
 	case strings.Contains(text, "@"):
 		return parseUser(text, text)
 	}
 
-	host, err := ParseHost(text)
+	host, err := ParseHost(strings.TrimSuffix(text, "/"))
 	return exchange.TargetHost, host, err
+}
+
+func hasScheme(text, scheme string) bool {
+	return len(text) > len(scheme) && text[len(scheme)] == ':' && strings.EqualFold(text[:len(scheme)], scheme)
 }
 
 // parsePrincipal takes a principal as messages show it: the issuer, a space and the subject, or "unverified" and an address.
 func parsePrincipal(text string) (kind, target string, err error) {
 	issuer, subject, _ := strings.Cut(text, " ")
+	subject = strings.TrimSpace(subject)
 	if issuer == unverified {
 		_, err = identity.ParseAddress(subject)
-	} else {
-		_, err = identity.CanonicalIssuer(issuer)
+	} else if _, err = identity.CanonicalIssuer(issuer); err != nil && strings.HasPrefix(strings.ToLower(issuer), "https://") { // that of a login service may have a path
+		_, _, err = parseActor(issuer)
 	}
-	if err != nil || strings.TrimSpace(subject) == "" {
+	if err != nil || !isSubject(issuer, subject) {
 		return "", "", fault.Newf(fault.Malformed, "%q has a space and is no principal; copy one from inbox show, such as \"example.com https://example.com/users/user\"", text)
 	}
-	return exchange.TargetPrincipal, text, nil
+	if strings.Contains(issuer, "://") { // of a login service, whose subjects need no scheme
+		return exchange.TargetPrincipal, canonicalSubject(issuer) + " " + canonicalSubject(subject), nil
+	}
+	return exchange.TargetPrincipal, canonicalPrincipal(issuer + " " + subject), nil
+}
+
+// isSubject reports whether evidence of an issuer can have the subject: a web address, another address with a scheme, the address of a sender
+// who proved nothing, or, of a login service, whose issuer is a web address, a text of its own. A line of a hosts file, and a host with a
+// note, have none.
+func isSubject(issuer, subject string) bool {
+	switch {
+	case subject == "" || strings.ContainsFunc(subject, unicode.IsSpace) || strings.HasPrefix(subject, "#"):
+		return false
+	case strings.Contains(issuer, "://"), issuer == unverified:
+		return true
+	}
+	scheme, rest, _ := strings.Cut(subject, ":")
+	return rest != "" && scheme != "" && !strings.ContainsAny(scheme, "./")
 }
 
 func parseUser(address, written string) (kind, target string, err error) {
@@ -80,7 +102,7 @@ func parseActor(text string) (kind, target string, err error) {
 		return "", "", fault.Newf(fault.Malformed, "%q is not a web address", text)
 	}
 
-	host, err := identity.ParseDomain(u.Host)
+	host, err := ParseHost(u.Host)
 	if err != nil {
 		return "", "", fault.Newf(fault.Malformed, "%q names no host", text)
 	}
@@ -88,8 +110,7 @@ func parseActor(text string) (kind, target string, err error) {
 		return exchange.TargetHost, host, nil // the front page of a server means the server
 	}
 
-	u.Host = host
-	return exchange.TargetActor, u.String(), nil
+	return exchange.TargetActor, canonicalSubject(u.String()), nil
 }
 
 // ParseHost returns the canonical form of a host as lists have it: punycode, lower-case, without a final dot, "*." kept.
@@ -106,5 +127,5 @@ func ParseHost(text string) (string, error) {
 	case below:
 		return subdomains + domain, nil
 	}
-	return domain, nil
+	return withoutWebPort(domain), nil
 }
