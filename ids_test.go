@@ -206,7 +206,7 @@ func keepRows(t *testing.T, s *inboxtest.Server, ids seen, turnID string) {
 			return err
 		}
 		if err := tx.InsertDemand(t.Context(), policypart.Issuance{
-			ID: id("demand"), StateHash: policypart.HashState("a state of "+turnID), TurnID: turnID, Agent: "echo", Kind: policypart.ConsentRequired,
+			ID: id("demand"), StateHash: policypart.HashState("a state of " + turnID), TurnID: turnID, Agent: "echo", Kind: policypart.ConsentRequired,
 			Purpose: "message", Status: policypart.StatusIssued, IssuedAt: now, ExpiresAt: now.Add(time.Hour),
 		}); err != nil {
 			return err
