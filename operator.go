@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,6 +19,7 @@ import (
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/acme"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
@@ -77,6 +79,13 @@ func OpenOperator(ctx context.Context, config *Config) (*Operator, error) {
 		}
 		return sealer.Vault(), nil
 	}
+	options.Issued = func(ctx context.Context) ([]*x509.Certificate, error) {
+		sealer, err := storage.OpenSealer(ctx, storageOptions(config, slog.Default()), opened)
+		if err != nil {
+			return nil, err
+		}
+		return acme.Issued(ctx, sealer.Vault())
+	}
 
 	options.Withdraw = func(ctx context.Context) (int, error) {
 		lists := newLists(config, opened)
@@ -119,6 +128,7 @@ func (m *modules) operatorOptions() operator.Options {
 	options.Current = func() *Config { return m.now().config }
 	options.Files = func() (exchange.Files, error) { return m.blobs, nil }
 	options.Vault = func(context.Context) (operator.Vault, error) { return m.vault(), nil }
+	options.Issued = func(ctx context.Context) ([]*x509.Certificate, error) { return acme.Issued(ctx, m.vault()) }
 	return options
 }
 
@@ -305,4 +315,20 @@ func (r reportRecords) Audit(ctx context.Context, record exchange.AuditRecord) e
 		r.logger.WarnContext(ctx, "an agent was reported; see: inbox reports list", "agent", record.Agent, "turn", record.TurnID, "by", record.Principal, "comment", record.Detail)
 	}
 	return r.store.Audit(ctx, record)
+}
+
+// IssuedCertificates returns the certificates that the server of a configuration has from an authority.
+func IssuedCertificates(ctx context.Context, config *Config) ([]*x509.Certificate, error) {
+	stored := storageOptions(config, slog.Default())
+	stored.NoUpgrade = true
+	opened, err := storage.Open(ctx, stored, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = opened.Close() }()
+	sealer, err := storage.OpenSealer(ctx, stored, opened)
+	if err != nil {
+		return nil, err
+	}
+	return acme.Issued(ctx, sealer.Vault())
 }

@@ -286,6 +286,13 @@ func TestCertificatesByRecords(t *testing.T) {
 	for _, host := range []string{"inbox.test", "anything.inbox.test"} {
 		await.Until(t, "a certificate for "+host+" is shown", func() bool { return presented(s.Settings.HTTP, host, roots) != "" })
 	}
+	// The roots of these certificates are not among those that the commands were given.
+	for _, command := range [][]string{{"reload"}, {"tasks", "list"}, {"agents", "test", "echo", "hello"}} {
+		await.Until(t, "inbox "+strings.Join(command, " ")+" speaks with the server", func() bool { // not while a certificate is being renewed
+			_, err := s.Run(t.Context(), command...)
+			return err == nil
+		})
+	}
 	await.Until(t, "the records are removed", func() bool { return !names.Knows("_acme-challenge.inbox.test") })
 	if shown := s.inbox("config", "show"); strings.Contains(shown, load.UpdateSecret) {
 		t.Errorf("the settings show the key:\n%s", shown)

@@ -105,6 +105,7 @@ type Options struct {
 
 	Vault         func(ctx context.Context) (Vault, error) // opens the documents with private keys, which few topics need
 	SecretKeyFile string                                   // with the key that seals them
+	Issued        Issued                                   // the certificates that this server has from an authority; nil = none
 
 	// Later makes the job of an activity that leaves beside the answers.
 	Later func(activitypub.Later) queue.NewJob

@@ -3,7 +3,6 @@ package operator
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -152,7 +151,7 @@ func (o Options) listenerAt(listen string, secure bool) (client *http.Client, ba
 	}
 	place = config.Dialable(listen)
 	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true,
+		TLSClientConfig: OwnTLS(host, o.Config.HTTP.CertFile, o.Issued), DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, network, place)
 		},

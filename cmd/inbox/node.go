@@ -74,21 +74,19 @@ func newRunningNode(config *inbox.Config, server string) (*runningNode, error) {
 	node.base = "http://" + net.JoinHostPort(host, port)
 	if secure {
 		node.base = "https://" + net.JoinHostPort(host, port)
-		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: config.PublicHost(), RootCAs: roots(config.HTTP.CertFile)}
+		transport.TLSClientConfig = ownTLS(config)
 	}
 	return node, nil
 }
 
-// roots are those of the system, and the certificate that the operator wrote.
-func roots(file string) *x509.CertPool {
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		pool = x509.NewCertPool()
-	}
-	if content, err := os.ReadFile(file); err == nil {
-		pool.AppendCertsFromPEM(content)
-	}
-	return pool
+// ownTLS is for connections to the server of a configuration, whose certificates are looked up in its database where no authority is known.
+func ownTLS(config *inbox.Config) *tls.Config {
+	return operator.OwnTLS(config.PublicHost(), config.HTTP.CertFile, func(ctx context.Context) ([]*x509.Certificate, error) {
+		if config.HTTP.TLS != "acme" {
+			return nil, nil
+		}
+		return inbox.IssuedCertificates(ctx, config)
+	})
 }
 
 // operatorToken is the operator's: that of the environment, or the first one, which the server wrote into its data directory.

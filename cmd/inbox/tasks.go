@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"inbox"
 	"inbox/agents/runtime/task"
 	"inbox/operator"
 )
@@ -58,6 +60,7 @@ func taskServer(cmd *cobra.Command) (taskClient, error) {
 	}
 
 	server, token := said("server", "INBOX_SERVER"), said("token", "INBOX_TOKEN")
+	var own *http.Transport // to the server of the configuration
 	if server == "" || token == "" {
 		config, err := load(cmd)
 		if err != nil {
@@ -66,6 +69,8 @@ func taskServer(cmd *cobra.Command) (taskClient, error) {
 		if server == "" {
 			if server = config.PublicURL; config.HTTP.TLS == "off" {
 				server = "http://" + reached(config.HTTP.Listen)
+			} else {
+				own = ownTransport(config)
 			}
 		}
 		if token == "" {
@@ -81,7 +86,21 @@ func taskServer(cmd *cobra.Command) (taskClient, error) {
 	if address, err := url.Parse(server); err != nil || address.Host == "" {
 		return taskClient{}, usageError{fmt.Errorf("--server must be an address such as https://agents.example, not %q\nRun '%s --help'", server, cmd.CommandPath())}
 	}
-	return taskClient{newBridgeClient(server, token)}, nil
+	client := newBridgeClient(server, token)
+	if own != nil {
+		client.http.Transport = own
+	}
+	return taskClient{client}, nil
+}
+
+// ownTransport reaches the server of a configuration under its public name, where it listens on this machine.
+func ownTransport(config *inbox.Config) *http.Transport {
+	return &http.Transport{
+		TLSClientConfig: ownTLS(config),
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{Timeout: nodeDial}).DialContext(ctx, network, reached(config.HTTP.Listen))
+		},
+	}
 }
 
 // reached is where this machine reaches a listener: one without host, or on all of them, also listens on loopback.
