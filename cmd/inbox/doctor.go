@@ -29,8 +29,8 @@ DMARC at a recipient. It changes nothing and sends nothing. Run it on the machin
 begins with ok, warn (works, but not as well as it could) or fail.
 
 With mail.mode = "mx" it connects once to the mail server of the domain that --probe names, to see whether port 25 is
-open outwards; --probe "" skips that. With "smarthost" it logs in at the relay, offers a sender of yours and takes it back,
-without a mail; inbox mail send-test sends one. It contacts no other service.
+open outwards; --probe "" skips that. With "smarthost" it logs in at the relay and offers a sender of your domain,
+but no mail; inbox mail send-test sends one. It contacts no other service.
 
 --wait repeats the failed checks until all pass or the time is over (10m by default), and prints on standard
 error what it waits for.

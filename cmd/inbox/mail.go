@@ -190,7 +190,7 @@ automatically.`,
 func newMailSendTest() *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
-		Use: "send-test ADDRESS", Short: "Send a test mail and show what became of it", Args: arguments(cobra.ExactArgs(1)),
+		Use: "send-test ADDRESS", Short: "Send a test mail and show the result", Args: arguments(cobra.ExactArgs(1)),
 		Long: `Sends a mail of the first agent to an address elsewhere. The running server sends it like an answer; the command waits for the result and
 prints what the other server said. The other server may still put it into a folder for spam: look there. Exit code 1 means that it was
 not delivered.`,
