@@ -292,6 +292,10 @@ func TestMessageContractOfParents(t *testing.T) {
 	if before, _ := question["messageId"].(string); before == "" || second.InReplyTo != before {
 		t.Errorf("the parent is %q, want the message before, %q", second.InReplyTo, before)
 	}
+	l.send("/a2a/asks", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m3","contextId":"c1","role":"ROLE_USER","parts":[{"text":"another"}]}}}`, "A2A-Version", "1.0")
+	if third := l.next().Message; third.InReplyTo == "" || third.InReplyTo == second.InReplyTo || third.ThreadID != first.ThreadID {
+		t.Errorf("a further message of the context has the parent %q after %q", third.InReplyTo, second.InReplyTo)
+	}
 	if first.InReplyTo != "" || second.ThreadID != first.ThreadID || !exchange.IsConversationID(first.ThreadID) {
 		t.Errorf("the first has the thread %q, the second %q and the parent %q", first.ThreadID, second.ThreadID, second.InReplyTo)
 	}

@@ -31,13 +31,61 @@ func mentions(text string, names []string) bool {
 				break
 			}
 			at += i
-			if !wordAt(text, at-1, false) && !wordAt(text, at+len(name), true) {
+			if standsAlone(text, name, at, at+len(name)) {
 				return true
 			}
 			at++
 		}
 	}
 	return false
+}
+
+// standsAlone reports whether a name in a text is not a part of a longer one: "bob@x.example" in "jimbob@x.example", or the address of a server,
+// which is the subject of an agent, in the address of a page or an actor there.
+func standsAlone(text, name string, begin, end int) bool {
+	if wordAt(text, begin-1, false) || wordAt(text, end, true) {
+		return false
+	}
+	_, path, isAddress := strings.Cut(name, "://")
+	if !isAddress || strings.Contains(path, "/") || end >= len(text) {
+		return true
+	}
+	switch rest := text[end:]; rest[0] {
+	case '/': // one at the end names the same
+		return len(rest) == 1 || !wordAt(rest, 1, false) && !strings.ContainsRune("/?#%~@.", rune(rest[1]))
+	case '?', '#', ':':
+		return !wordAt(rest, 1, false)
+	case '%':
+		return false
+	}
+	return true
+}
+
+// replaceMentions writes another text in the place of each name that stands alone.
+func replaceMentions(text string, patterns []*regexp.Regexp, names []string, with string) string {
+	for i, pattern := range patterns {
+		var out strings.Builder
+		last, folded := 0, asciiLower(text)
+		for _, at := range pattern.FindAllStringIndex(text, -1) {
+			if standsAlone(folded, names[i], at[0], at[1]) {
+				out.WriteString(text[last:at[0]] + with)
+				last = at[1]
+			}
+		}
+		text = out.String() + text[last:]
+	}
+	return text
+}
+
+// asciiLower keeps the places of all bytes.
+func asciiLower(text string) string {
+	folded := []byte(text)
+	for i, b := range folded {
+		if b >= 'A' && b <= 'Z' {
+			folded[i] = b + 'a' - 'A'
+		}
+	}
+	return string(folded)
 }
 
 // wordAt reports whether the byte goes on with a name: "bob@x.example" is none in "jimbob@x.example" and "bob@x.example.org".
@@ -591,7 +639,55 @@ func (s personEraser) EraseNames(ctx context.Context, e Erasure, pseudonym func(
 	if err != nil {
 		return err
 	}
-	return s.EndStage(ctx, e.Receipt.ID, EraseNames, EraseRemove, nil)
+	remains, err := s.namedByOthers(ctx, e.Person)
+	if err != nil {
+		return err
+	}
+	return s.EndStage(ctx, e.Receipt.ID, EraseNames, EraseRemove, nil, remains...)
+}
+
+// namedByOthers says in how much of what others sent the addresses of a person stand, as those of readers do: it is theirs, and stays.
+func (s personEraser) namedByOthers(ctx context.Context, person PersonNames) (remains []string, err error) {
+	addresses := mailAddresses(person)
+	if len(addresses) == 0 {
+		return nil, nil
+	}
+	mails := 0
+	err = s.engine.Reader().Each(ctx, `SELECT head FROM mails`, nil, func(r row) error {
+		var head string
+		err := r.Scan(&head)
+		if mentions(head, addresses) {
+			mails++
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if mails > 0 {
+		remains = append(remains, fmt.Sprintf("%d kept mails of others name an address of the person, as in To or Cc; see: inbox mail list", mails))
+	}
+
+	messages := 0
+	for _, address := range addresses {
+		condition := messagesWith("", address)
+		condition.arguments, condition.where = append(condition.arguments, condition.arguments[0]), append(condition.where, "LOWER(route) LIKE ?")
+		err := s.engine.Reader().Each(ctx, `SELECT message, route FROM turns WHERE `+condition.sql(0), condition.arguments, func(r row) error {
+			var message, route string
+			err := r.Scan(&message, &route)
+			if mentions(message+"\n"+route, []string{address}) {
+				messages++
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if messages > 0 {
+		remains = append(remains, fmt.Sprintf("%d messages of others name an address of the person, as in To or Cc, or in words", messages))
+	}
+	return remains, nil
 }
 
 // aboutErased are the ids of the messages, their answers, deliveries and calls.
@@ -1073,9 +1169,7 @@ func (s personEraser) eraseApprover(ctx context.Context, id string, names []stri
 		if err != nil || !there || !mentions(resolution+"\n"+notes, names) {
 			return err
 		}
-		for _, pattern := range patterns {
-			resolution, notes = pattern.ReplaceAllLiteralString(resolution, pseudonym), pattern.ReplaceAllLiteralString(notes, pseudonym)
-		}
+		resolution, notes = replaceMentions(resolution, patterns, names, pseudonym), replaceMentions(notes, patterns, names, pseudonym)
 		made["decisions"]++
 		return tx.sql.Do(ctx, `UPDATE demands SET resolution = $1, notes = $2 WHERE id = $3`, resolution, notes, demand)
 	})

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -408,4 +409,24 @@ func TestErasingAPersonKeepsTheWorkOfOthers(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSubjectsAreNotPartsOfAddresses: the address of a server, which is the subject of an agent, is not named by the addresses of others there.
+func TestSubjectsAreNotPartsOfAddresses(t *testing.T) {
+	names := []string{"https://agent.example", "bob@x.example"}
+	for text, named := range map[string]bool{
+		"https://agent.example": true, "by HTTPS://Agent.Example/ it said": true, `"https://agent.example"`: true, "see https://agent.example.": true, "https://agent.example?": true,
+		"https://agent.example/users/eve": false, "https://agent.example/?q=1": false, "https://agent.example:8443/x": false, "https://agent.example#eve": false,
+		"https://agent.example.org": false, "https://agent.example/%7Eeve": false, "https://agent.example//x": false,
+		"bob@x.example/phone": true, "jimbob@x.example": false,
+	} {
+		if got := mentions(text, names); got != named {
+			t.Errorf("%s: named %v", text, got)
+		}
+	}
+	patterns := []*regexp.Regexp{regexp.MustCompile(`(?i)https://agent\.example`), regexp.MustCompile(`(?i)bob@x\.example`)}
+	const before, after = "https://agent.example/users/eve asked HTTPS://AGENT.example and Bob@x.example", "https://agent.example/users/eve asked X and X"
+	if got := replaceMentions(before, patterns, names, "X"); got != after {
+		t.Errorf("replaced to %q", got)
+	}
 }

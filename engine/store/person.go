@@ -353,9 +353,12 @@ func messagesWith(principal, text string) personCondition {
 		c.arguments, c.where = append(c.arguments, principal), append(c.where, "principal = ?")
 	}
 	if text != "" {
-		pattern := []byte(strings.ToLower(text))
+		pattern := []byte(text) // letters beyond ASCII are left open: SQLite does not lower-case them, and some become ASCII
 		for i, b := range pattern {
-			if (b < 'a' || b > 'z') && (b < '0' || b > '9') && strings.IndexByte("@.:/-", b) < 0 {
+			switch {
+			case b >= 'A' && b <= 'Z':
+				pattern[i] = b + 'a' - 'A'
+			case (b < 'a' || b > 'z') && (b < '0' || b > '9') && strings.IndexByte("@.:/-", b) < 0:
 				pattern[i] = '%' // it may be written in another way in JSON
 			}
 		}

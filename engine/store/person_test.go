@@ -322,3 +322,24 @@ func TestLinksOfBefore(t *testing.T) {
 		check(t, Options{URL: url, Connections: 2})
 	})
 }
+
+// TestPersonBeyondASCII: an address with letters beyond ASCII is found in either case of the letters that the database lower-cases and of those
+// that it does not.
+func TestPersonBeyondASCII(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *Store) {
+		for _, local := range []string{"Ärzte", "ärzte", "İstanbul", "\u212aelvin", "СЕРГЕЙ"} {
+			name := "@" + local + "@x.example"
+			principal, actor := "inbox.example mailto:"+local+"@x.example", "inbox.example https://x.example/users/"+local
+			id := saidWith(t, s, principal, name, provenBy(principal, name))
+			other := saidWith(t, s, actor, name, provenBy(actor, name))
+			written := name
+			person, err := s.FindPerson(t.Context(), PersonQuery{Address: identity.ProvenAddress(written), Principals: []string{MailPrincipal("inbox.example", identity.ProvenAddress(written))}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := turnsOf(t, s, person.Names); !slices.Equal(got, []string{id, other}) {
+				t.Errorf("%s: found %v of %v, %+v", written, got, []string{id, other}, person)
+			}
+		}
+	})
+}
