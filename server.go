@@ -275,6 +275,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.logger.Info("inbox is ready", "version", Version, "domain", s.config.Domain, "http", s.HTTPAddr().String(), "smtp", s.MailAddr(), "admin", s.AdminAddr(),
 		"agents", strings.Join(addresses, " "))
 	s.warnOfProxy()
+	s.warnOfOrphans()
 
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
@@ -407,4 +408,15 @@ func BuildInfo() Build {
 		}
 	}
 	return build
+}
+
+// warnOfOrphans names domains whose table was removed from the settings and whose data is still there: it is neither served nor removed by age.
+func (s *Server) warnOfOrphans() {
+	left, err := s.config.OrphanedDomains()
+	if err != nil {
+		s.logger.Warn("data of earlier domains could not be looked for", "error", err)
+	}
+	for _, one := range left {
+		s.logger.Warn("data of a domain that is not in the settings is kept", "domain", one.Domain, "directory", one.Directory, "remedy", "inbox domains remove "+one.Domain+" --erase")
+	}
 }

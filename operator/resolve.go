@@ -46,9 +46,13 @@ func (r resolver) turn(ctx context.Context, id string) (string, error) {
 	return ordered[0].ID, err
 }
 
-// belonging returns the id of the one thing that belongs to the message which an id names; what is the word for it.
-func (r resolver) belonging(ctx context.Context, id, what string, of func(turnID string) (ids []string, err error)) (string, error) {
+// belonging returns the id of the one thing that belongs to the message which an id names; what is the word for it, and
+// unknown the error of an id that names no message, either.
+func (r resolver) belonging(ctx context.Context, id, what string, unknown error, of func(turnID string) (ids []string, err error)) (string, error) {
 	turn, err := r.turn(ctx, id)
+	if fault.Is(err, fault.NotFound) {
+		return "", unknown
+	}
 	if err != nil {
 		return "", err
 	}
@@ -67,12 +71,13 @@ func (r resolver) belonging(ctx context.Context, id, what string, of func(turnID
 const maxBelonging = 500
 
 func (r resolver) delivery(ctx context.Context, id string) (string, error) {
+	var unknown error
 	for _, text := range deliveriesIn(id) {
-		if _, _, err := r.rows.Deliverer().Delivery(ctx, text); !fault.Is(err, fault.NotFound) {
-			return text, err
+		if _, _, unknown = r.rows.Deliverer().Delivery(ctx, text); !fault.Is(unknown, fault.NotFound) {
+			return text, unknown
 		}
 	}
-	return r.belonging(ctx, id, "delivery", func(turnID string) (ids []string, err error) {
+	return r.belonging(ctx, id, "delivery", unknown, func(turnID string) (ids []string, err error) {
 		records, err := r.finder.Deliveries(ctx, delivery.Filter{TurnID: turnID, Limit: maxBelonging})
 		for i := range records {
 			ids = append(ids, records[i].ID)
@@ -86,7 +91,7 @@ func (r resolver) toolRequest(ctx context.Context, id string) (string, error) {
 	if !fault.Is(err, fault.NotFound) {
 		return id, err
 	}
-	return r.belonging(ctx, id, "tool request", func(turnID string) ([]string, error) {
+	return r.belonging(ctx, id, "tool request", err, func(turnID string) ([]string, error) {
 		for _, all := range []bool{false, true} { // one that waits is meant before those that ended
 			requests, err := r.finder.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turnID, All: all, Limit: maxBelonging})
 			if err != nil || len(requests) > 0 {
@@ -107,7 +112,7 @@ func (r resolver) demand(ctx context.Context, id, what string) (string, error) {
 	if !fault.Is(err, fault.NotFound) {
 		return id, err
 	}
-	return r.belonging(ctx, id, what, func(turnID string) ([]string, error) {
+	return r.belonging(ctx, id, what, err, func(turnID string) ([]string, error) {
 		newest, found, err := r.rows.DemandOfTurn(ctx, turnID)
 		if err != nil || !found {
 			return nil, err

@@ -16,6 +16,7 @@ import (
 
 	"inbox"
 	"inbox/internal/clock"
+	"inbox/internal/fault"
 	"inbox/operator"
 )
 
@@ -53,15 +54,20 @@ this person said and the answers to it. Without --out it is a ZIP archive on sta
 			return arguments(cobra.ExactArgs(1))(cmd, given)
 		},
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return operate(cmd, func(o *inbox.Operator) error {
-				who.Name = names[0]
-				if dry {
+			who.Name = names[0]
+			if dry {
+				return onEachDomainOfPerson(cmd, func(o *inbox.Operator) error {
 					preview, err := o.Erasures.Preview(cmd.Context(), who)
 					if err != nil {
 						return err
 					}
 					return printPreview(cmd, preview)
-				}
+				})
+			}
+			if err := nameOtherDomains(cmd, who); err != nil {
+				return err
+			}
+			return operate(cmd, func(o *inbox.Operator) error {
 				made, err := exportTo(cmd, o, who, out)
 				if err != nil || out == "" {
 					return err
@@ -157,29 +163,29 @@ restore" reads to erase again: write it beside the backups, as erasures.json, wh
 			return arguments(cobra.ExactArgs(1))(cmd, given)
 		},
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return operate(cmd, func(o *inbox.Operator) error {
-				switch {
-				case list:
-					return errors.Join(keepReceipts(cmd, o, receipts), listReceipts(cmd, o))
-				case receipt != "":
+			if list || receipt != "" {
+				return onEachDomainOfPerson(cmd, func(o *inbox.Operator) error {
+					if list {
+						return errors.Join(keepReceipts(cmd, o, receipts), listReceipts(cmd, o))
+					}
 					return printReceipt(cmd, o, receipt)
-				}
+				})
+			}
 
-				who.Name = names[0]
-				preview, err := o.Erasures.Preview(cmd.Context(), who)
-				if err != nil {
-					return err
-				}
-				if dry {
-					return printPreview(cmd, preview)
-				}
-				if !yes {
-					if err := printPreview(cmd, preview); err != nil {
+			who.Name = names[0]
+			if dry || !yes {
+				if err := onEachDomainOfPerson(cmd, func(o *inbox.Operator) error {
+					preview, err := o.Erasures.Preview(cmd.Context(), who)
+					if err != nil {
 						return err
 					}
-					return usageError{fmt.Errorf("nothing was removed; write --yes to remove it")}
+					return printPreview(cmd, preview)
+				}); err != nil || dry {
+					return err
 				}
-
+				return usageError{fmt.Errorf("nothing was removed; write --yes to remove it")}
+			}
+			return onEachDomainOfPerson(cmd, func(o *inbox.Operator) error {
 				begun, err := o.Erasures.Begin(cmd.Context(), who, operator.CommandLine)
 				if err != nil {
 					return err
@@ -204,6 +210,74 @@ restore" reads to erase again: write it beside the backups, as erasures.json, wh
 	cmd.Flags().StringVar(&receipts, "receipts", "", "write the receipts of all erasures into this file, for a restore of an older backup")
 	cmd.Flags().DurationVar(&wait, "wait", eraseWait, "wait at most this long for the end; the server continues afterwards")
 	return cmd
+}
+
+// onEachDomainOfPerson does the same on every domain, or on the one that the command line names, and says on which. The id of a link is known at
+// one domain; the others are passed over. Directories of domains that are no longer in the settings are named: no command reads them.
+func onEachDomainOfPerson(cmd *cobra.Command, work func(*inbox.Operator) error) error {
+	domains, err := loadEach(cmd)
+	if err != nil {
+		return err
+	}
+
+	done := 0
+	var unknown error
+	for _, config := range domains {
+		if len(domains) > 1 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "At %s:\n", config.Domain)
+		}
+		err := operateOn(cmd, config, work)
+		if fault.Is(err, fault.NotFound) && len(domains) > 1 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%v\n", err)
+			unknown = err
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", config.Domain, err)
+		}
+		done++
+	}
+	if done == 0 {
+		return unknown
+	}
+	return nameLeftOut(cmd, domains)
+}
+
+// nameOtherDomains says how many messages of a person are at domains that an export of one domain leaves out.
+func nameOtherDomains(cmd *cobra.Command, who operator.PersonName) error {
+	domains, err := loadEach(cmd)
+	if err != nil {
+		return err
+	}
+	for _, config := range domains[1:] {
+		err := operateOn(cmd, config, func(o *inbox.Operator) error {
+			preview, err := o.Erasures.Preview(cmd.Context(), who)
+			if fault.Is(err, fault.NotFound) {
+				return nil
+			}
+			if err == nil && preview.Messages > 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "Left out  %s of %s; export them with --domain %s\n", counted(preview.Messages, "message"), config.Domain, config.Domain)
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", config.Domain, err)
+		}
+	}
+	return nameLeftOut(cmd, domains)
+}
+
+// nameLeftOut says which domains were not asked: those that the command line left out, and those whose data is left of earlier settings.
+func nameLeftOut(cmd *cobra.Command, asked []*inbox.Config) error {
+	if domainFlag(cmd) != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "Only %s was asked; without --domain the command asks every domain.\n", asked[0].Domain)
+		return nil
+	}
+	left, err := asked[0].OrphanedDomains()
+	for _, one := range left {
+		fmt.Fprintf(cmd.ErrOrStderr(), "Left out  %s, which is in no table [[domains]] any more: its data is in %s; see: inbox domains list\n", one.Domain, one.Directory)
+	}
+	return err
 }
 
 // keepReceipts writes the receipts into the file, if one is wanted.

@@ -126,7 +126,7 @@ Exit codes: 0 done, 1 the command failed (the message says what to do), 2 the co
 	})
 
 	root.AddCommand(newInit(), newServe(), newDemo(), newShow(), newAgents(), newDeliveries(), newHeld(), newRetry(), newReply(), newTakeover(), newBlock(), newAllow(), newFollows(), newReports(), newApprovals(), newDemands(), newToolRequests(), newReaders(), newPeople(), newAudit(), newAccess(), newTokens(), newSessions(), newKeys(), newDelete(), newEdit(), newPin(), newUnpin(), newMove(), newDNS(), newMigrate(), newReload(), newReady(), newAgentsPause(), newAgentsResume(), newVersion(), newExplain())
-	root.AddCommand(newChat(), newWaiting(), newFailed(), newJobs(), newBreakers())
+	root.AddCommand(newChat(), newDomains(), newWaiting(), newFailed(), newJobs(), newBreakers())
 	root.AddCommand(newMail(), newSuppressions(), newNotices(), newDoctor(), newConfig())
 	root.AddCommand(newBackup(), newVerify(), newRestore())
 	root.AddCommand(newList(), newThreads())

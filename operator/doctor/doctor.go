@@ -175,7 +175,7 @@ func (d *Doctor) examination(ctx context.Context, options Options) (*examination
 	add(func(ctx context.Context, d *examiner) { d.database(ctx) })
 	add(func(ctx context.Context, d *examiner) { d.pages(ctx); d.log() })
 	add(func(ctx context.Context, d *examiner) { d.files(ctx) })
-	add(func(_ context.Context, d *examiner) { d.disk(); d.permissions(); d.clock() })
+	add(func(_ context.Context, d *examiner) { d.disk(); d.permissions(); d.clock(); d.orphans() })
 	add(func(ctx context.Context, d *examiner) { d.listeners(ctx) })
 	add(func(ctx context.Context, d *examiner) { d.ports(ctx) })
 	add(func(_ context.Context, d *examiner) { d.certificate(published) })
@@ -240,6 +240,19 @@ func ownPlaces(config *config.Config) []string {
 
 func (d *examiner) say(name, status, detail, remedy string) {
 	d.findings = append(d.findings, Finding{Name: name, Status: status, Detail: detail, Remedy: remedy})
+}
+
+// orphans names domains that are in no table [[domains]] any more and whose data is still there: nothing removes it by its age.
+func (d *examiner) orphans() {
+	const name = "domains"
+	left, err := d.config.OrphanedDomains()
+	if err != nil {
+		d.say(name, email.FindingWarn, err.Error(), "make the directory domains in data_dir readable")
+	}
+	for _, one := range left {
+		d.say(name, email.FindingWarn, "the data of "+one.Domain+", which is not in the settings, is in "+one.Directory,
+			"write its table [[domains]] again, or delete its data with: inbox domains remove "+one.Domain+" --erase")
+	}
 }
 
 func (d *examiner) records(ctx context.Context, published *email.Published) {

@@ -1,0 +1,25 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestOrphanedDomains: the data of a domain whose table was removed is found, that of a domain in the settings is not named.
+func TestOrphanedDomains(t *testing.T) {
+	data := t.TempDir()
+	config := &Config{Domain: "first.example", DataDir: data, DatabaseURL: "sqlite", Hosted: []*Config{{Domain: "second.example", HostedBy: "first.example"}}}
+	if left, err := config.OrphanedDomains(); err != nil || len(left) != 0 {
+		t.Errorf("without data: %v, %v", left, err)
+	}
+	for _, name := range []string{"second.example", "third.example", "fourth.example_8443"} {
+		if err := os.MkdirAll(filepath.Join(data, "domains", name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left, err := config.OrphanedDomains()
+	if err != nil || len(left) != 2 || left[0].Domain != "fourth.example:8443" || left[1].Domain != "third.example" || left[1].Directory != filepath.Join(data, "domains", "third.example") {
+		t.Errorf("left are %+v, %v", left, err)
+	}
+}
