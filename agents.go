@@ -112,7 +112,7 @@ func agentSettings(entry config.Agent) agents.Settings {
 		Access: entry.AccessPolicy(), MaxHops: entry.MaxHops, HistoryScope: entry.History.Scope,
 		Approvers: entry.Approvers, ApproverMethods: approverMethods(entry.ApproverMethods), ApproveReplies: entry.ApproveReplies, ReplyRules: replyRules(entry.Rules),
 		Retry: agents.RetryPolicy{
-			Schedule: entry.Retry.Schedule, Waiting: entry.Retry.Waiting, Rate: float64(entry.Retry.Rate),
+			Schedule: entry.Retry.Schedule, Waiting: entry.Retry.Waiting, Rate: float64(entry.Retry.Rate), Probe: entry.Retry.Probe,
 			StaleAfter: entry.Retry.StaleAfter, Stale: entry.Retry.Stale,
 		},
 		AckAfter: entry.AckAfter, AckText: entry.AckText, AckLike: entry.AckLike, ShowTools: entry.ShowTools,

@@ -19,7 +19,7 @@ import (
 
 // noticeSettings are what a configuration says about notices to the operator.
 func noticeSettings(config *Config) notice.Settings {
-	settings := notice.Settings{Kinds: config.Operator.NotifyKinds, Secret: config.Operator.NotifySecret.Reveal()}
+	settings := notice.Settings{Kinds: config.Operator.NotifyKinds, Secret: config.Operator.NotifySecret.Reveal(), OutageAfter: config.Operator.OutageAfter}
 	settings.Hour, settings.Minute, settings.Zone = config.Operator.DigestTime()
 	for _, one := range config.Operator.Addresses() {
 		settings.Addresses = append(settings.Addresses, notice.Address{Label: one.Label, Person: one.Person, URL: one.URL})

@@ -49,7 +49,7 @@ func (w *web) readiness() []httpserver.Check {
 		{Name: "agents", Run: func(context.Context) error { return nil }, State: w.agentsState},
 		{
 			Name: "back ends", Run: w.checkBackEnds, Bystander: true,
-			Remedy: "inbox audit list --code 'backend:*' names the agents; start the programs behind them, their messages wait",
+			Remedy: "inbox agents list --state down names the agents and the reasons; start the programs behind them, their messages wait",
 		},
 		{
 			Name: "certificate", Run: w.checkCertificate, Bystander: true,
@@ -122,15 +122,30 @@ func (w *web) checkBackEnds(ctx context.Context) error {
 	}
 
 	down, all := 0, w.registry.Agents()
+	var since, next time.Time
 	for _, outage := range list {
 		if _, here := w.registry.Lookup(outage.Agent); here && outage.ClosedAt.IsZero() {
 			down++
+			if since.IsZero() || outage.Since.Before(since) {
+				since = outage.Since
+			}
+			if next.IsZero() || outage.ProbeAt.Before(next) {
+				next = outage.ProbeAt
+			}
 		}
 	}
 	if down > 0 {
-		return fault.Newf(fault.Unavailable, "the back ends of %d of %d agents are down", down, len(all))
+		return fault.Newf(fault.Unavailable, "the back ends of %d of %d agents are down, the first since %s; the next attempt follows at %s",
+			down, len(all), since.UTC().Format(time.RFC3339), later(next, time.Now()).UTC().Format(time.RFC3339))
 	}
 	return nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // checkCertificate looks at how long the certificates last that this server shows.

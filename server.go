@@ -338,7 +338,7 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 	back.Go(func() error { return s.runTokens(ctx) })
 	back.Go(func() error { return s.serveTools(ctx) })
 	back.Go(func() error {
-		return s.whileInTime(ctx, s.queue.Run, s.demands.Run, s.notices.Run, s.sweepBlobs, s.retain, s.examine, s.countHours, s.runErasures, s.stopErased, s.pipeline.ExpireTools,
+		return s.whileInTime(ctx, s.queue.Run, s.demands.Run, s.notices.Run, s.sweepBlobs, s.retain, s.examine, s.countHours, s.runErasures, s.stopErased, s.pipeline.ExpireTools, s.pipeline.WatchBackEnds,
 			s.endTakeovers, s.lookForLost)
 	})
 

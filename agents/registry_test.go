@@ -52,7 +52,7 @@ func TestTableFillsDefaults(t *testing.T) {
 		Access:         identity.AccessPolicy{Access: identity.AccessPublic}, MaxHops: agents.DefaultMaxHops, ShowTools: agents.ShowToolsNone,
 		AckText: agents.DefaultAckText,
 		Retry: agents.RetryPolicy{
-			Schedule: agents.DefaultRetrySchedule(), Waiting: agents.DefaultRetryWaiting(), Rate: agents.DefaultRetryRate, Stale: agents.StaleAnswer,
+			Schedule: agents.DefaultRetrySchedule(), Waiting: agents.DefaultRetryWaiting(), Rate: agents.DefaultRetryRate, Probe: agents.DefaultProbe, Stale: agents.StaleAnswer,
 		},
 	}
 	if diff := cmp.Diff(want, found.Settings); diff != "" {

@@ -14,6 +14,8 @@ type RetryPolicy struct {
 	Waiting  []time.Duration
 	// Rate bounds how many turns a second each node sends to a back end that is back; zero = DefaultRetryRate.
 	Rate float64
+	// Probe is the pause between two probes of a back end that failed, which carry no message; zero = DefaultProbe.
+	Probe time.Duration
 	// StaleAfter is the age from which Stale decides about a turn that has not been answered; zero = never.
 	StaleAfter time.Duration
 	Stale      string // see the Stale constants; empty = answer
@@ -29,6 +31,9 @@ const (
 
 // DefaultRetryRate is the number of turns a second that a back end gets when it is back.
 const DefaultRetryRate = 15
+
+// DefaultProbe is the pause between two probes of a back end that failed.
+const DefaultProbe = 10 * time.Second
 
 // DefaultRetrySchedule keeps a turn for about a day: mail and the fediverse are used to that.
 func DefaultRetrySchedule() []time.Duration {
@@ -53,6 +58,9 @@ func (p RetryPolicy) withDefaults() RetryPolicy {
 	if p.Rate == 0 {
 		p.Rate = DefaultRetryRate
 	}
+	if p.Probe == 0 {
+		p.Probe = DefaultProbe
+	}
 	if p.Stale == "" {
 		p.Stale = StaleAnswer
 	}
@@ -66,7 +74,7 @@ func (p RetryPolicy) validate() error {
 		}
 	}
 
-	if p.Rate < 0 || p.StaleAfter < 0 {
+	if p.Rate < 0 || p.Probe < 0 || p.StaleAfter < 0 {
 		return fault.InField("retry.rate", "and stale_after must not be negative")
 	}
 

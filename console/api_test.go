@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"inbox/console"
+	"inbox/engine/pipeline"
+	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -150,6 +152,12 @@ func (o *office) Takeover(context.Context, string, string) (exchange.Takeover, b
 func (o *office) WaitingForOperator(context.Context, string, string, int) ([]string, error) {
 	return nil, nil
 }
+
+func (o *office) TurnJob(context.Context, exchange.TurnRecord) (store.JobRecord, bool, error) {
+	return store.JobRecord{}, false, nil
+}
+
+func (o *office) BackEnds(context.Context) ([]pipeline.BackEnd, error) { return nil, nil }
 
 func (o *office) Draft(context.Context, string) (exchange.Reply, error) {
 	return exchange.Reply{}, fault.New(fault.NotFound, "none")

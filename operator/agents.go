@@ -32,9 +32,18 @@ type AgentSummary struct {
 
 	ClosedTools []string `json:"closed_tools,omitempty"` // tools, or server/*, that no rule opens: its model never sees them
 
+	Down *Outage `json:"down,omitempty"` // what answers for it is down; nil = it is not, as far as the server knows
+
 	Paused *exchange.ListEntry `json:"paused,omitempty"` // since when and why the agent rests; nil = it works
 	// PausedWithAll says since when and why all agents wait with their work; nil = they do not.
 	PausedWithAll *exchange.ListEntry `json:"paused_with_all,omitempty"`
+}
+
+// Outage is one of what answers for an agent.
+type Outage struct {
+	Since  time.Time `json:"since"`
+	Reason string    `json:"reason"`
+	Next   time.Time `json:"next_attempt"` // a waiting message may ask again from then on
 }
 
 // Agents are the agents of the configuration.
@@ -52,23 +61,24 @@ func (a Agents) Access(question AccessQuestion) (AccessAnswer, error) {
 type AgentFilter struct {
 	Name  string // without regard to case
 	Kind  string
-	State string // works or paused
+	State string // works, paused or down
 }
 
 // States of an agent for AgentFilter.
 const (
 	AgentWorks  = "works"
 	AgentPaused = "paused"
+	AgentDown   = "down"
 )
 
 // List lists agents in the order of the configuration, with their pauses. fault.Malformed for a state that there is not.
 func (a Agents) List(ctx context.Context, filter AgentFilter) ([]AgentSummary, error) {
-	if filter.State != "" && filter.State != AgentWorks && filter.State != AgentPaused {
-		return nil, fault.InField("state", "must be one of works, paused")
+	if filter.State != "" && !slices.Contains([]string{AgentWorks, AgentPaused, AgentDown}, filter.State) {
+		return nil, fault.InField("state", "must be one of works, paused, down")
 	}
 
 	agents := ConfiguredAgents(a.config())
-	if err := a.pauses.MarkPaused(ctx, agents); err != nil {
+	if err := a.pauses.MarkStates(ctx, agents); err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(listed(agents), func(one AgentSummary) bool { return !filter.Selects(one) }), nil
@@ -76,13 +86,31 @@ func (a Agents) List(ctx context.Context, filter AgentFilter) ([]AgentSummary, e
 
 // Selects reports whether the filter selects an agent.
 func (f AgentFilter) Selects(agent AgentSummary) bool {
-	paused := agent.Paused != nil || agent.PausedWithAll != nil
+	state := AgentWorks
+	switch {
+	case agent.Paused != nil || agent.PausedWithAll != nil:
+		state = AgentPaused
+	case agent.Down != nil:
+		state = AgentDown
+	}
 	return (f.Name == "" || strings.EqualFold(f.Name, agent.Name)) && (f.Kind == "" || f.Kind == agent.Kind) &&
-		(f.State == "" || paused == (f.State == AgentPaused))
+		(f.State == "" || f.State == state)
 }
 
-// MarkPaused notes in a list of agents which of them rest.
-func (p Pauses) MarkPaused(ctx context.Context, agents []AgentSummary) error {
+// MarkStates notes in a list of agents which of them rest, and which are down.
+func (p Pauses) MarkStates(ctx context.Context, agents []AgentSummary) error {
+	outages, err := p.store.BackEnds(ctx)
+	if err != nil {
+		return err
+	}
+	for _, outage := range outages {
+		for i := range agents {
+			if agents[i].Name == outage.Agent && outage.ClosedAt.IsZero() {
+				agents[i].Down = &Outage{Since: outage.Since, Reason: outage.Reason, Next: outage.ProbeAt}
+			}
+		}
+	}
+
 	entries, err := p.List(ctx)
 	for _, entry := range entries {
 		for i := range agents {

@@ -9,6 +9,7 @@ import (
 	"inbox/adapters/activitypub"
 	"inbox/adapters/email"
 	"inbox/engine/delivery"
+	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/fault"
@@ -73,6 +74,10 @@ type Finder interface {
 	// Takeover returns the newest takeover of a conversation, which may have ended.
 	Takeover(ctx context.Context, agent, threadID string) (exchange.Takeover, bool, error)
 	WaitingForOperator(ctx context.Context, agent, threadID string, limit int) ([]string, error)
+	// TurnJob returns the job of a turn; found is false when it has none.
+	TurnJob(ctx context.Context, turn exchange.TurnRecord) (job store.JobRecord, found bool, err error)
+	// BackEnds lists the newest outage of each agent that had one.
+	BackEnds(ctx context.Context) ([]pipeline.BackEnd, error)
 	// Draft returns what the agent said while an operator had the conversation; fault.NotFound when it said nothing.
 	Draft(ctx context.Context, turnID string) (exchange.Reply, error)
 }
@@ -128,6 +133,14 @@ func (m ids) Deliveries(ctx context.Context, filter delivery.Filter) ([]delivery
 func (m ids) ToolRequests(ctx context.Context, filter exchange.ToolRequestFilter) ([]exchange.ToolRequest, error) {
 	return m.rows.ToolRequests(ctx, filter)
 }
+
+// TurnJob implements Finder.
+func (m ids) TurnJob(ctx context.Context, turn exchange.TurnRecord) (store.JobRecord, bool, error) {
+	return m.rows.TurnJob(ctx, turn)
+}
+
+// BackEnds implements Finder.
+func (m ids) BackEnds(ctx context.Context) ([]pipeline.BackEnd, error) { return m.rows.BackEnds(ctx) }
 
 // Draft implements Finder.
 func (m ids) Draft(ctx context.Context, turnID string) (exchange.Reply, error) {

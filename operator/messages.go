@@ -74,6 +74,8 @@ type Shown struct {
 
 	// AnsweredBy is the operator who wrote the answer; empty = it is the agent's.
 	AnsweredBy string `json:"answered_by,omitempty"`
+	// Waits says why a message that an agent is to answer has no run now, and when the next one is; nil = it runs, or waits for something else.
+	Waits *Waits `json:"waits,omitempty"`
 	// Takeover says which operator writes as the agent in the conversation; nil = none.
 	Takeover *exchange.Takeover `json:"takeover,omitempty"`
 	// Draft is what the agent said while an operator had the conversation: it did not leave. Nil = nothing.
@@ -84,6 +86,38 @@ type Shown struct {
 	// Others are further turns to which the id leads, newest first and at most MaxOthers: those of a session, or of an id that
 	// several senders chose.
 	Others []string `json:"others,omitempty"`
+}
+
+// Waits is why a message has no run now.
+type Waits struct {
+	Reason string    `json:"reason,omitempty"`    // of the last attempt that failed, or of the outage; empty = no attempt has failed
+	Since  time.Time `json:"down_since,omitzero"` // since when the back end of the agent is down; zero = it is not
+	Next   time.Time `json:"next_attempt"`        // the job is due then
+}
+
+// waits returns why a message has no run now.
+func (m Messages) waits(ctx context.Context, turn exchange.TurnRecord) (*Waits, error) {
+	if turn.State != exchange.StateAccepted && turn.State != exchange.StateRunning {
+		return nil, nil
+	}
+	job, found, err := m.Finder.TurnJob(ctx, turn)
+	if err != nil || !found || job.State == "running" {
+		return nil, err
+	}
+	waits := &Waits{Reason: job.Reason, Next: job.RunAt}
+	list, err := m.Finder.BackEnds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range list {
+		if one.Agent == turn.Agent && one.ClosedAt.IsZero() {
+			waits.Reason, waits.Since = one.Reason, one.Since
+		}
+	}
+	if waits.Reason == "" && !waits.Next.After(now()) {
+		return nil, nil // it has just arrived
+	}
+	return waits, nil
 }
 
 // maxShownEvents bounds a shown timeline: a long answer that streamed has many rows.
@@ -113,6 +147,9 @@ func (m Messages) Show(ctx context.Context, id string) (Shown, error) {
 	}
 
 	if err := m.showOperators(ctx, &shown); err != nil {
+		return shown, err
+	}
+	if shown.Waits, err = m.waits(ctx, shown.Turn); err != nil {
 		return shown, err
 	}
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"inbox/agents"
 	"inbox/engine/delivery"
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
@@ -353,6 +354,9 @@ func (b Breakers) closeBackEnd(ctx context.Context, agent, by string) error {
 	return b.store.Pipeline().InTx(ctx, func(tx pipeline.Tx) error {
 		closed, err := tx.CloseBackEnd(ctx, agent, at)
 		if err != nil || !closed {
+			return err
+		}
+		if err := tx.HastenBacklog(ctx, agent, agents.DefaultRetryRate, pipeline.MaxHastened); err != nil {
 			return err
 		}
 		return tx.Audit(ctx, exchange.AuditRecord{At: at, Code: "backend:closed", Agent: agent, Detail: "by " + by})

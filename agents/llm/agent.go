@@ -22,6 +22,14 @@ func (a *Agent) Reach(ctx context.Context) error {
 	return nil
 }
 
+// Probe reports why the model's provider does not work, if it can be asked without a call of the model.
+func (a *Agent) Probe(ctx context.Context) error {
+	if prober, is := a.options.Provider.(Prober); is {
+		return prober.Probe(ctx)
+	}
+	return nil
+}
+
 // Handle answers a turn: prompt, loop, answer. Errors are faults, or the cause of the ended context. A turn that runs
 // again takes up its transcript from turn.Memory: tools that ended are not called twice.
 func (a *Agent) Handle(ctx context.Context, turn agents.Turn) iter.Seq2[normalized.Delta, error] {

@@ -31,12 +31,12 @@ func connectAnthropic(connection Connection) (Provider, error) {
 		header.Set("X-Api-Key", connection.APIKey)
 	}
 
-	suffix := "v1/messages"
+	suffix, models := "v1/messages", "v1/models"
 	if strings.HasSuffix(connection.BaseURL, "/v1") {
-		suffix = "messages"
+		suffix, models = "messages", "models"
 	}
 
-	endpoint, err := connection.endpoint(suffix, header)
+	endpoint, err := connection.endpoint(suffix, models, header)
 	if err != nil {
 		return nil, err
 	}
@@ -45,6 +45,9 @@ func connectAnthropic(connection Connection) (Provider, error) {
 
 // Reach implements Reacher.
 func (a *anthropic) Reach(ctx context.Context) error { return a.endpoint.reach(ctx) }
+
+// Probe implements Prober.
+func (a *anthropic) Probe(ctx context.Context) error { return a.endpoint.probe(ctx) }
 
 // Formats implements Formatter: this API holds answers to schemas only.
 func (*anthropic) Formats(kind string) bool { return kind == exchange.FormatSchema }

@@ -32,6 +32,7 @@ var (
 // endpoint is one address of a provider: how to get there, how long it may take and what is read back.
 type endpoint struct {
 	address string
+	models  string // address of the list of models
 	host    string // with the port
 	header  http.Header
 	key     string // never to be shown
@@ -279,18 +280,33 @@ func (c Connection) withDefaults() Connection {
 	return c
 }
 
-func (c Connection) endpoint(suffix string, header http.Header) (*endpoint, error) {
+// endpoint is where a provider takes exchanges, at suffix, and lists its models.
+func (c Connection) endpoint(suffix, models string, header http.Header) (*endpoint, error) {
 	address, hostPort, err := locate(c.BaseURL, suffix)
 	if err != nil {
 		return nil, err
 	}
+	list, _, err := locate(c.BaseURL, models)
+	if err != nil {
+		return nil, err
+	}
 	return &endpoint{
-		address: address, host: hostPort, header: header, key: c.APIKey, time: c.TimeLimit, idle: c.IdleLimit,
+		address: address, models: list, host: hostPort, header: header, key: c.APIKey, time: c.TimeLimit, idle: c.IdleLimit,
 		client: c.Client.Trusting(hostPort).Limit(c.MaxResponseBytes),
 	}, nil
 }
 
 func (e *endpoint) reach(ctx context.Context) error { return upstream.Dial(ctx, e.client, e.host) }
+
+// probe asks for the list of models, which costs nothing.
+func (e *endpoint) probe(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, e.models, http.NoBody)
+	if err != nil {
+		return err
+	}
+	request.Header = e.header.Clone()
+	return upstream.Probe(e.client, request)
+}
 
 // stream runs one exchange as a sequence of deltas.
 func (e *endpoint) stream(ctx context.Context, body any, answer codec) iter.Seq2[Delta, error] {
@@ -353,6 +369,14 @@ type retrying struct {
 func (r retrying) Reach(ctx context.Context) error {
 	if reacher, is := r.provider.(Reacher); is {
 		return reacher.Reach(ctx)
+	}
+	return nil
+}
+
+// Probe implements Prober.
+func (r retrying) Probe(ctx context.Context) error {
+	if prober, is := r.provider.(Prober); is {
+		return prober.Probe(ctx)
 	}
 	return nil
 }

@@ -136,6 +136,11 @@ type Reacher interface {
 	Reach(ctx context.Context) error
 }
 
+// Prober is a Provider that can be asked whether it works without a call of a model: Probe returns why it does not.
+type Prober interface {
+	Probe(ctx context.Context) error
+}
+
 // Formatter is a Provider that can hold answers to a form: Formats reports whether it can do so for a kind of exchange.Format.
 type Formatter interface {
 	Formats(kind string) bool

@@ -29,7 +29,7 @@ func connectOpenAI(connection Connection) (Provider, error) {
 		header.Set("Authorization", "Bearer "+connection.APIKey)
 	}
 
-	endpoint, err := connection.endpoint("chat/completions", header)
+	endpoint, err := connection.endpoint("chat/completions", "models", header)
 	if err != nil {
 		return nil, err
 	}
@@ -41,6 +41,9 @@ func connectOpenAI(connection Connection) (Provider, error) {
 
 // Reach implements Reacher.
 func (o *openAI) Reach(ctx context.Context) error { return o.endpoint.reach(ctx) }
+
+// Probe implements Prober.
+func (o *openAI) Probe(ctx context.Context) error { return o.endpoint.probe(ctx) }
 
 // Formats implements Formatter.
 func (*openAI) Formats(kind string) bool {

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -141,6 +142,15 @@ func New(options Options) (*Agent, error) {
 // Reach reports whether the host of the card takes connections.
 func (a *Agent) Reach(ctx context.Context) error {
 	return upstream.Dial(ctx, a.cards, hostPort(a.card))
+}
+
+// Probe reports why the host of the card does not work: it asks for the card.
+func (a *Agent) Probe(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.card.String(), http.NoBody)
+	if err != nil {
+		return err
+	}
+	return upstream.Probe(a.cards, request)
 }
 
 // Close drops idle connections.

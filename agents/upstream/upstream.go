@@ -83,6 +83,29 @@ func Dial(ctx context.Context, client *safehttp.Client, address string) error {
 	return connection.Close()
 }
 
+// Probe sends a request without a message, and reports why the program behind it does not work: it takes no connection, cuts it or does not
+// answer, or a gateway says that nothing behind it does. Any other answer shows a working program, whatever it says about the request.
+func Probe(client *safehttp.Client, request *http.Request) error {
+	response, err := client.Do(request)
+	if err != nil {
+		return Unconnected(err)
+	}
+	_ = response.Body.Close()
+	if nothingBehind(response.StatusCode) {
+		return fmt.Errorf("%s %s: %s", request.Method, WithoutQuery(request.URL.String()), response.Status)
+	}
+	return nil
+}
+
+// nothingBehind reports whether a gateway says with a status that the program behind it does not work. 520 to 530 are those of Cloudflare.
+func nothingBehind(status int) bool {
+	switch status {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return status >= 520 && status <= 530
+}
+
 // MaxRetryAfter is the longest pause that the other side can ask for.
 const MaxRetryAfter = 24 * time.Hour
 

@@ -6,6 +6,7 @@ package webhook
 import (
 	"context"
 	"iter"
+	"net/http"
 	"time"
 
 	"inbox/agents"
@@ -70,6 +71,15 @@ func New(options Options) (*Agent, error) {
 // Reach reports whether the webhook takes connections.
 func (a *Agent) Reach(ctx context.Context) error {
 	return upstream.Dial(ctx, a.options.Client, a.destination)
+}
+
+// Probe reports why the webhook does not work, by a request without a message (OPTIONS).
+func (a *Agent) Probe(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodOptions, a.options.URL, http.NoBody)
+	if err != nil {
+		return err
+	}
+	return upstream.Probe(a.options.Client, request)
 }
 
 // Close drops idle connections to the webhook.

@@ -34,7 +34,7 @@ func newAgents() *cobra.Command {
 
 			agents := operator.ConfiguredAgents(config)
 			if operator.HasDatabase(config) {
-				if err := operate(cmd, func(o *inbox.Operator) error { return o.Pauses.MarkPaused(cmd.Context(), agents) }); err != nil {
+				if err := operate(cmd, func(o *inbox.Operator) error { return o.Pauses.MarkStates(cmd.Context(), agents) }); err != nil {
 					return err
 				}
 			}
@@ -52,6 +52,8 @@ func newAgents() *cobra.Command {
 					state = "paused since " + when(a.Paused.CreatedAt)
 				case a.PausedWithAll != nil:
 					state = "all paused since " + when(a.PausedWithAll.CreatedAt)
+				case a.Down != nil:
+					state = "down since " + when(a.Down.Since)
 				}
 				rows = append(rows, []string{a.Name, a.Kind, a.Address, state, a.Access, a.Unverified, a.Summary})
 			}
@@ -59,6 +61,9 @@ func newAgents() *cobra.Command {
 				return err
 			}
 			for _, a := range agents {
+				if a.Down != nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is down since %s, its messages wait; next attempt %s: %s\n", a.Name, when(a.Down.Since), upcoming(a.Down.Next), printable(a.Down.Reason))
+				}
 				if len(a.ClosedTools) > 0 {
 					fmt.Fprintf(cmd.ErrOrStderr(), "warning: no rule of %s opens %s: its model never sees them; inbox doctor names the rules to write\n", a.Name, strings.Join(a.ClosedTools, ", "))
 				}
@@ -69,7 +74,7 @@ func newAgents() *cobra.Command {
 
 	addJSON(list)
 	list.Flags().StringVar(&filter.Kind, "kind", "", "only agents of this kind")
-	addChoice(list, &filter.State, "state", "only agents in this state", operator.AgentWorks, operator.AgentPaused)
+	addChoice(list, &filter.State, "state", "only agents in this state", operator.AgentWorks, operator.AgentPaused, operator.AgentDown)
 	parent.AddCommand(list, newAgentsAdd(), newAgentsRemove(), newAgentsTest(), newAgentsWhy(), newAgentsPause(), newAgentsResume())
 	return parent
 }

@@ -66,6 +66,7 @@ func printShown(out io.Writer, shown operator.Shown) {
 		fmt.Fprintf(out, "The newest of %s with this %s; the others: %s\n\n", atLeast(len(shown.Others)+1), shown.Found, strings.Join(shown.Others, " "))
 	}
 	printLinef(out, "Turn      %s  %s  %s", shown.Turn.ID, shown.Turn.State, shown.Turn.Reason)
+	printWaits(out, shown.Waits)
 	printLinef(out, "Message   %s", message.ID)
 	printLinef(out, "Thread    %s", message.ThreadID)
 	printLinef(out, "From      %s  (%s)", message.Sender.Address, message.Sender.AuthMethod)
@@ -115,6 +116,28 @@ func printShown(out io.Writer, shown operator.Shown) {
 
 	printSpent(out, shown.Spent)
 	printTimeline(out, shown.Events)
+}
+
+// printWaits says why there is no run now.
+func printWaits(out io.Writer, waits *operator.Waits) {
+	if waits == nil {
+		return
+	}
+	if !waits.Since.IsZero() {
+		printLinef(out, "Agent     down since %s", when(waits.Since))
+	}
+	if waits.Reason != "" {
+		printLinef(out, "Reason    %s", waits.Reason)
+	}
+	printLinef(out, "Next      attempt %s", upcoming(waits.Next))
+}
+
+// upcoming writes when something happens next.
+func upcoming(at time.Time) string {
+	if !at.After(time.Now()) {
+		return "now"
+	}
+	return when(at)
 }
 
 // printFailure says why there is no answer, in the code that the sender's program gets.

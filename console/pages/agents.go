@@ -60,6 +60,8 @@ func agentState(ctx context.Context, agent operator.AgentSummary) (kind, word st
 		return design.Warn, text(ctx, "Paused")
 	case agent.PausedWithAll != nil:
 		return design.Warn, text(ctx, "Paused with all")
+	case agent.Down != nil:
+		return design.Bad, text(ctx, "Down")
 	}
 	return design.OK, text(ctx, "Works")
 }

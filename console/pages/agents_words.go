@@ -9,13 +9,15 @@ import (
 	"inbox/operator"
 )
 
-// pauseReason is why an agent rests; empty when it works or no one said.
-func pauseReason(agent operator.AgentSummary) string {
+// stateReason is why an agent rests or is down; empty when it works or no one said.
+func stateReason(agent operator.AgentSummary) string {
 	switch {
 	case agent.Paused != nil:
 		return agent.Paused.Reason
 	case agent.PausedWithAll != nil:
 		return agent.PausedWithAll.Reason
+	case agent.Down != nil:
+		return agent.Down.Reason
 	}
 	return ""
 }

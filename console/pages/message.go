@@ -124,6 +124,14 @@ func store(w http.ResponseWriter, name string, content io.Reader) {
 	_, _ = io.Copy(w, content) // the reader went away: nothing to do
 }
 
+// waitsTitle says why a message has no run now.
+func waitsTitle(ctx context.Context, waits *operator.Waits) string {
+	if waits.Since.IsZero() {
+		return text(ctx, "The message waits for its next attempt.")
+	}
+	return text(ctx, "What answers for the agent is down: the message waits.")
+}
+
 // maxRawShown bounds what a page shows of an original, in bytes; the download has all of it.
 const maxRawShown = 64 << 10
 

@@ -76,7 +76,8 @@ func eachDatabase(t *testing.T, test func(r *rig)) {
 func start(t *testing.T, url string) *rig {
 	r := &rig{T: t, now: time.Date(2026, 11, 24, 8, 0, 10, 0, time.UTC), status: http.StatusNoContent, bad: map[string]bool{}}
 	r.settings = notice.Settings{
-		Addresses: []notice.Address{{Label: "https://hooks.example/#1", URL: "https://hooks.example/secret"}}, Hour: 8, Zone: time.UTC, Secret: secret,
+		OutageAfter: 2 * time.Minute,
+		Addresses:   []notice.Address{{Label: "https://hooks.example/#1", URL: "https://hooks.example/secret"}}, Hour: 8, Zone: time.UTC, Secret: secret,
 	}
 	directory := storetest.Directory(t, func(directory string) (io.Closer, error) {
 		return store.Open(t.Context(), store.Options{DataDir: directory})

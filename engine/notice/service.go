@@ -59,10 +59,10 @@ var ofNodes = []string{exchange.NoticeDisk, exchange.NoticeProbe, exchange.Notic
 
 // grace is how long something has to last before it is told, and quiet how long it has to be over: what passes by itself, or comes and
 // goes, is no news.
-func grace(kind string) time.Duration {
+func grace(kind string, settings Settings) time.Duration {
 	switch kind {
 	case exchange.NoticeBackEnd:
-		return 2 * time.Minute
+		return settings.OutageAfter
 	case exchange.NoticeCertificate:
 		return 10 * time.Minute // the first one of a new server takes a while
 	case exchange.NoticeDisk, exchange.NoticeProbe:
@@ -84,7 +84,8 @@ type Settings struct {
 	Kinds        []string // of which is told; empty = all
 	Hour, Minute int      // of the digest
 	Zone         *time.Location
-	Secret       string // signs what webhooks get
+	Secret       string        // signs what webhooks get
+	OutageAfter  time.Duration // how long a back end has to be down before it is told
 }
 
 // Tells reports whether the operator wants to hear of a kind.
@@ -342,7 +343,7 @@ func (s *Service) follow(ctx context.Context, c exchange.NoticeCondition, tallie
 	over := c.State == exchange.ConditionEnded && now.Sub(c.EndedAt) >= quiet(c.Kind)
 	switch {
 	case c.State == exchange.ConditionOpen && c.ToldAt.IsZero():
-		if !settings.Tells(c.Kind) || now.Sub(c.Since) < grace(c.Kind) || now.Sub(c.LastTold) < Period {
+		if !settings.Tells(c.Kind) || now.Sub(c.Since) < grace(c.Kind, settings) || now.Sub(c.LastTold) < Period {
 			return nil
 		}
 		next.ToldAt, next.LastTold, phase = now, now, exchange.NoticeBegan

@@ -36,6 +36,8 @@ type backEnd struct {
 	poison   string
 	poisoned error // what it fails with at a poisoned message; nil = 500
 	hangs    bool  // at a poisoned message
+	silent   bool  // a probe gets no answer
+	probes   int
 	calls    []time.Time
 	answered []string
 	at       []time.Time
@@ -109,6 +111,7 @@ type outageRig struct {
 	peers     map[string]*peer
 	fetched   bool
 	looked    bool // the program can be looked for without a message
+	probed    bool // the program can be asked without a message whether it works
 	networks  *moderation.Networks
 	stopQueue func()
 	claims    int
@@ -172,6 +175,9 @@ func (r *outageRig) start() {
 	if r.looked {
 		answering = reachable{r.program}
 	}
+	if r.probed {
+		answering = probed{r.program}
+	}
 	list := agenttest.Registry(r.t, agents.Entry{
 		Agent: answering, Settings: r.settings,
 		Profile: exchange.AgentProfile{Name: "echo", Address: "@echo@inbox.test", DisplayName: "Echo"},
@@ -200,6 +206,11 @@ func (r *outageRig) start() {
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := jobs.Run(ctx); err != nil {
+			r.t.Error(err)
+		}
+	})
+	running.Go(func() {
+		if err := e.pipeline.WatchBackEnds(ctx); !errors.Is(err, context.Canceled) {
 			r.t.Error(err)
 		}
 	})

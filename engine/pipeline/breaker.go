@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"strings"
@@ -103,6 +102,13 @@ type BackEndTx interface {
 	HastenEarlier(ctx context.Context, turn exchange.TurnRecord, within time.Duration) error
 	// CloseBackEnd ends an outage, and reports whether the breaker was open.
 	CloseBackEnd(ctx context.Context, agent string, now time.Time) (bool, error)
+	// MoveProbe lets the next run ask at once behind an open breaker whose ProbeAt is still the one that was read, and reports whether it is.
+	MoveProbe(ctx context.Context, agent string, read, now time.Time) (bool, error)
+	// HastenFirst lets the oldest waiting turn of an agent run after a wait, if it is to run later. It reports whether the agent has turns
+	// that wait or run.
+	HastenFirst(ctx context.Context, agent string, wait time.Duration) (bool, error)
+	// HastenBacklog brings waiting turns of an agent forward, at most so many, the oldest first and so many a second.
+	HastenBacklog(ctx context.Context, agent string, rate float64, most int) error
 }
 
 // breaker keeps turns from asking a back end that is down. It has this node's view of the outages, and what it has seen of the turns
@@ -126,6 +132,7 @@ type behaviour struct {
 	waiting map[string]waiter // turns that wait behind the open breaker, by id
 	trying  map[string]*trial // the last run beside the open breaker of each cause, by its wide name
 	dialAt  time.Time         // no connection is tried before
+	runs    int               // that ask it now
 	dialing bool
 
 	failed   map[string]failures // by turn
@@ -550,28 +557,37 @@ func (b *breaker) failed(ctx context.Context, agent string, turn exchange.TurnRe
 
 	outage.ProbeAt = now.Add(max(probeGap(now.Sub(outage.Since)), min(fault.Of(cause).RetryAfter, longestGap)))
 	outage.Reason, outage.Suspected, outage.Held = cause.Error(), outage.Suspected && !down, probe
+	if !b.open(ctx, outage, cause) {
+		return outage, isOpen
+	}
+	outage.Opened++
+	return outage, true
+}
+
+// open opens the breaker of a back end, or notes a failure while it is open. It reports whether that could be noted.
+func (b *breaker) open(ctx context.Context, outage BackEnd, cause error) bool {
 	began := false
 	err := b.options.Store.InTx(ctx, func(tx Tx) (err error) {
-		if began, err = tx.OpenBackEnd(ctx, outage, now.Add(-sameOutage)); err != nil || !began {
+		if began, err = tx.OpenBackEnd(ctx, outage, time.Now().Add(-sameOutage)); err != nil || !began {
 			return err
 		}
 		return b.reportOutage(ctx, tx, outage)
 	})
 	if err != nil {
-		b.options.Logger.WarnContext(ctx, "an agent's back end fails, which cannot be noted now", "agent", agent, "error", err)
-		return outage, isOpen
+		b.options.Logger.WarnContext(ctx, "an agent's back end fails, which cannot be noted now", "agent", outage.Agent, "error", err)
+		return false
 	}
 
 	if began {
-		b.options.Logger.ErrorContext(ctx, "the back end of an agent is down: messages wait until it is back", "agent", agent, "error", cause)
+		b.options.Logger.ErrorContext(ctx, "the back end of an agent is down: messages wait until it is back", "agent", outage.Agent, "error", cause)
 	}
 
 	outage.Opened++
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.known[agent] = outage
-	backEndsOpen.Set(b, 1, agent)
-	return outage, true
+	b.known[outage.Agent] = outage
+	backEndsOpen.Set(b, 1, outage.Agent)
+	return true
 }
 
 // count notes a failure and reports whether it is time to open the breaker: several runs had no connection, or failures with no answer in
@@ -638,8 +654,8 @@ func (b *breaker) forget(agent, turnID string) {
 	}
 }
 
-// answered notes that an agent's back end answered a turn: what it said does not matter.
-func (b *breaker) answered(ctx context.Context, agent, turnID string) {
+// answered notes that an agent's back end answered a turn: what it said does not matter. Rate bounds how fast waiting turns follow.
+func (b *breaker) answered(ctx context.Context, agent, turnID string, rate float64) {
 	b.mu.Lock()
 	one := b.of(agent)
 	one.unconnected, one.causes, one.answered, one.dialAt = 0, blame.Tally{}, time.Now(), time.Time{}
@@ -653,12 +669,8 @@ func (b *breaker) answered(ctx context.Context, agent, turnID string) {
 
 	now, closed := time.Now(), false
 	err := b.options.Store.InTx(ctx, func(tx Tx) (err error) {
-		if closed, err = tx.CloseBackEnd(ctx, agent, now); err != nil || !closed {
-			return err
-		}
-		return tx.Audit(ctx, exchange.AuditRecord{
-			At: now, Code: "backend:back", Agent: agent, Detail: fmt.Sprintf("after %s", now.Sub(outage.Since).Round(time.Second)),
-		})
+		closed, err = b.close(ctx, tx, outage, now, rate)
+		return err
 	})
 	if err != nil {
 		b.options.Logger.WarnContext(ctx, "an agent's back end is back, which cannot be noted now", "agent", agent, "error", err)
@@ -666,11 +678,10 @@ func (b *breaker) answered(ctx context.Context, agent, turnID string) {
 	}
 
 	if closed {
-		backEndProbes.WithLabelValues(agent, "back").Inc()
-		b.options.Logger.InfoContext(ctx, "the back end of an agent is back", "agent", agent, "down_for", now.Sub(outage.Since).Round(time.Second).String())
+		b.closed(ctx, outage, now)
+		return
 	}
-
-	outage.ClosedAt = now
+	outage.ClosedAt = now // another node noted it
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.known[agent] = outage

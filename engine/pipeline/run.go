@@ -38,6 +38,7 @@ type runner struct {
 	calls     *dispatcher
 	history   *historian
 	breaker   *breaker
+	prober    *prober
 }
 
 // Run makes one run of the turn named by the job: history, agent, answer. The agent may be asked again after a crash
@@ -283,12 +284,15 @@ func (s *runner) ask(ctx context.Context, job queue.Job, agent agents.Entry, tur
 	begun := time.Now()
 	quiet := s.replies.signOfLife(runCtx, agent, turn)
 	requests := &toolWait{core: s.core, turn: turn}
+	asked := s.breaker.begin(agent.Profile.Name)
 	response, err := s.runAgent(runCtx, agent, turn, record, job.Lease, requests)
+	asked()
 	quiet()
 	runSeconds.WithLabelValues(agent.Profile.Name).Observe(time.Since(begun).Seconds())
 	record.leave()
 	if runCtx.Err() == nil && (err == nil || !passes(err)) {
-		s.breaker.answered(ctx, agent.Profile.Name, turn.ID)
+		s.breaker.answered(ctx, agent.Profile.Name, turn.ID, agent.Settings.Retry.Rate)
+		s.prober.clear(agent.Profile.Name)
 	}
 
 	switch {
@@ -304,6 +308,7 @@ func (s *runner) ask(ctx context.Context, job queue.Job, agent agents.Entry, tur
 		return s.compose(ctx, job, agent, turn, record, response)
 	case errors.Is(runCtx.Err(), context.DeadlineExceeded):
 		s.breaker.failed(ctx, agent.Profile.Name, turn, err, record.probe)
+		s.prober.suspect(agent.Profile.Name, err)
 		err = fault.GiveUp("the agent did not answer in time", err).Coded(normalized.FailedTimeout)
 	}
 
@@ -379,6 +384,7 @@ func (s *runner) failed(ctx context.Context, job queue.Job, turn exchange.TurnRe
 	outage, open := BackEnd{}, false
 	if _, is := errors.AsType[backEndFailure](cause); is {
 		outage, open = s.breaker.failed(ctx, turn.Agent, turn, cause, record.probe)
+		s.prober.suspect(turn.Agent, cause)
 	}
 
 	if fault.CodeOf(cause) == normalized.FailedTimeout && turn.Attempt > 1 {
@@ -400,7 +406,7 @@ func (s *runner) failed(ctx context.Context, job queue.Job, turn exchange.TurnRe
 		return queue.RetryAfter(time.Second, err)
 	}
 	if snooze {
-		return queue.SnoozeFor(wait)
+		return queue.SnoozeBecause(wait, cause)
 	}
 
 	return queue.RetryAfter(wait, cause)

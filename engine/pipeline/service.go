@@ -126,7 +126,7 @@ type Service struct {
 	*dispatcher // questions to other agents: RunDispatch
 	*takeovers  // operators who write as the agent: TakeOver, HandBack, WriteAnswer, EndTakeovers
 	*tools      // calls of tools that programs outside execute: ToolRequests, ExpireTools
-	*runner     // the run of a turn: Run, Limit
+	*runner     // the run of a turn: Run, Limit, WatchBackEnds
 }
 
 // core is what all roles share.
@@ -192,6 +192,7 @@ func New(options Options) *Service {
 	watch := &watcher{core: shared}
 	accept := &acceptor{core: shared, replies: replies, cancels: cancels}
 	approvals := &approver{core: shared, replies: replies, demands: demands}
+	breaker := newBreaker(shared)
 	calls := &dispatcher{core: shared, accept: accept, watch: watch, replies: replies, approvals: approvals}
 	return &Service{
 		replier: replies, settler: demands, canceller: cancels, watcher: watch, acceptor: accept, approver: approvals, dispatcher: calls,
@@ -199,7 +200,7 @@ func New(options Options) *Service {
 		tools:     &tools{core: shared},
 		runner: &runner{
 			core: shared, replies: replies, demands: demands, cancels: cancels, approvals: approvals, calls: calls,
-			history: &historian{core: shared}, breaker: newBreaker(shared),
+			history: &historian{core: shared}, breaker: breaker, prober: newProber(breaker),
 		},
 	}
 }

@@ -63,6 +63,51 @@ func (t backEndTx) CloseBackEnd(ctx context.Context, agent string, now time.Time
 	return closed > 0, err
 }
 
+// MoveProbe lets the next run ask at once; see pipeline.BackEndTx.
+func (t backEndTx) MoveProbe(ctx context.Context, agent string, read, now time.Time) (bool, error) {
+	moved, err := t.sql.Change(ctx, `UPDATE back_ends SET probe_at = $3, updated_at = $3 WHERE agent = $1 AND closed_at = 0 AND probe_at = $2`,
+		agent, micros(read), micros(now))
+	return moved > 0, err
+}
+
+// The turns of an agent are those of the group with its name, and of groups whose names begin with it and a space; "!" is the next character.
+const (
+	waitingTurns = `FROM jobs WHERE state = 'scheduled' AND kind = $1 AND (group_of = $2 OR group_of >= $3 AND group_of < $4)`
+
+	// Turns that are to run soon keep their time.
+	hastenFirst = `UPDATE jobs SET run_at = {now} + CAST($5 AS BIGINT) WHERE state = 'scheduled' AND run_at > {now} + CAST($5 AS BIGINT)
+		AND id = (SELECT id ` + waitingTurns + ` ORDER BY payload LIMIT 1)`
+	hasTurns = `SELECT 1 FROM jobs WHERE state IN ('scheduled', 'ready', 'running') AND kind = $1 AND (group_of = $2 OR group_of >= $3 AND group_of < $4) LIMIT 1`
+
+	// Each turn gets a place of its own by its age, so that they do not run all at once. One with an earlier place keeps it.
+	hastenBacklog = `UPDATE jobs SET run_at = {now} + place.number * CAST($5 AS BIGINT)
+		FROM (SELECT id, ROW_NUMBER() OVER (ORDER BY payload) - 1 AS number FROM (
+			SELECT id, payload ` + waitingTurns + ` ORDER BY payload LIMIT $6 + 0{skip locked}) AS oldest) AS place
+		WHERE jobs.id = place.id AND jobs.state = 'scheduled' AND jobs.run_at > {now} + place.number * CAST($5 AS BIGINT)`
+)
+
+func jobsOfTurns(agent string, more ...any) []any {
+	group := exchange.TurnGroup(agent, nil)
+	return append([]any{pipeline.JobKind, group, group + " ", group + "!"}, more...)
+}
+
+// HastenFirst lets the oldest waiting turn of an agent run soon; see pipeline.BackEndTx.
+func (t backEndTx) HastenFirst(ctx context.Context, agent string, wait time.Duration) (bool, error) {
+	t.wake(ChannelJob, pipeline.JobKind)
+	if err := t.sql.Do(ctx, atNow(t.transaction, hastenFirst), jobsOfTurns(agent, wait.Microseconds())...); err != nil {
+		return false, err
+	}
+	var has int64
+	return first(ctx, t.sql, hasTurns, jobsOfTurns(agent), &has)
+}
+
+// HastenBacklog gives waiting turns of an agent earlier places; see pipeline.BackEndTx.
+func (t backEndTx) HastenBacklog(ctx context.Context, agent string, rate float64, most int) error {
+	t.wake(ChannelJob, pipeline.JobKind)
+	step := int64(float64(time.Second.Microseconds()) / rate)
+	return t.sql.Do(ctx, t.dialect.hastenBacklog, jobsOfTurns(agent, step, int64(most))...)
+}
+
 // earlierTurns finds jobs in each state by an index of that state. A run that lasts long has been asked long ago.
 const earlierTurns = ` FROM (
 		SELECT id, payload, run_at FROM jobs WHERE state = 'scheduled' AND kind = $1 AND member_key = $2 AND payload < $4

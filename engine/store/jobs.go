@@ -118,9 +118,9 @@ func (t jobTx) SettleJob(ctx context.Context, lease queue.Lease, outcome queue.O
 		cleaned(outcome.Reason), counts, t.nowMicros())
 }
 
-// returnJob lets a job run again. Its reason stays when the run did not count.
+// returnJob lets a job run again. Its reason stays if the run gave none.
 const returnJob = `UPDATE jobs SET state = $3, run_at = CASE WHEN $4 = 1 THEN run_at ELSE {now} + $5 END,
-	reason = CASE WHEN $7 = 1 THEN $6 ELSE reason END, attempt = attempt - 1 + $7, claim_rank = 1 + guest,
+	reason = CASE WHEN $6 <> '' OR $7 = 1 THEN $6 ELSE reason END, attempt = attempt - 1 + $7, claim_rank = 1 + guest,
 	updated_at = $8, lease_owner = '', lease_until = 0
 	WHERE id = $1 AND fence = $2 AND state = 'running' RETURNING kind, partition_key`
 
@@ -663,6 +663,16 @@ func (s jobStore) Job(ctx context.Context, id string) (JobRecord, bool, error) {
 		return JobRecord{}, false, err
 	}
 	return found[0], true, nil
+}
+
+// TurnJob returns the job of a turn; found is false when it has none.
+func (s jobStore) TurnJob(ctx context.Context, turn exchange.TurnRecord) (job JobRecord, found bool, err error) {
+	partition := partitionKey(pipeline.JobKind, pipeline.Partition(turn.Agent, turn.ThreadID))
+	jobs, err := s.jobs(ctx, selectJobs+` WHERE partition_key = $1 AND partition_key <> '' AND state <> 'dead' AND payload = $2 LIMIT 1`, []any{partition, turn.ID})
+	if err != nil || len(jobs) == 0 {
+		return job, false, err
+	}
+	return jobs[0], true, nil
 }
 
 const countDead = `SELECT COUNT(*) FROM (SELECT 1 FROM jobs WHERE state = 'dead' LIMIT $1 + 0) AS counted`

@@ -142,7 +142,7 @@ type dialect struct {
 	wordRow      func(words searchWords, rowid int64, sizes windowSizes) []any // what insertWords takes
 	counts       bool                                                          // it costs no round trip to hear how many rows changed
 
-	endJob, buryJob, removeWaiting, removeJobs, selectBlocked string
+	endJob, buryJob, removeWaiting, removeJobs, selectBlocked, hastenBacklog string
 
 	holdPartitions string // empty = not needed
 }
@@ -176,7 +176,7 @@ func newDialect(d dialect, lockShared, skipLocked, holdPartition string) *dialec
 	d.insertTurn = strings.NewReplacer("{hold task}", d.holdTask, "{follows}", d.follows).Replace(insertTurn)
 	d.returnJob, d.releaseJob = words.Replace(returnJob), words.Replace(releaseJob)
 	d.endJob, d.buryJob, d.removeWaiting, d.removeJobs = words.Replace(endJob), words.Replace(buryJob), words.Replace(removeWaiting), words.Replace(removeJobs)
-	d.selectBlocked = words.Replace(selectBlocked)
+	d.selectBlocked, d.hastenBacklog = words.Replace(selectBlocked), words.Replace(hastenBacklog)
 	d.promoteJob, d.takeExpired, d.comeDue = words.Replace(promoteJob), words.Replace(takeExpired), words.Replace(comeDue)
 	d.claimShare, d.claimShares = words.Replace(claimShare), words.Replace(d.claimShares)
 	d.nextDue = words.Replace(nextDue)

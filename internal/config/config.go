@@ -323,9 +323,9 @@ type History struct {
 	Alternation string `toml:"alternation"`
 }
 
-// AgentRetry is how the server repeats runs that failed for a reason that may pass. A breaker opens
-// after three runs without a connection, or after failures of messages from three independent senders. A program that takes no connection is looked
-// for every five seconds without a message; otherwise one message at a time asks whether it is back, every 5 s at first and every minute later. The
+// AgentRetry is how the server repeats runs that failed for a reason that may pass. After the first failure of a webhook, a model's provider or an
+// agent elsewhere the server probes it without a message. A breaker opens when a probe fails, after three runs without a connection, or after failures
+// of messages from three independent senders. A program that takes no connection is looked for every five seconds; otherwise one message at a time asks whether it is back, every 5 s at first and every minute later. The
 // others wait, except those of senders whose messages have not failed. A message that fails three times while others are answered is given up.
 type AgentRetry struct {
 	// Pauses before a run is repeated where the answer is delivered later (mail, fediverse, A2A without waiting). Their sum is
@@ -335,6 +335,9 @@ type AgentRetry struct {
 	Waiting []time.Duration `toml:"waiting"`
 	// Waiting messages that each node sends to the agent in a second once it is back; 1 to 1000.
 	Rate int `toml:"rate"`
+	// Pause between two probes of a back end that failed, 1s to 5m. A probe carries no message and costs nothing: `OPTIONS` to a webhook, the list of
+	// models of a provider, the card of an agent elsewhere.
+	Probe time.Duration `toml:"probe"`
 	// Age from which `stale` decides about a message that has no answer yet; 0s = never.
 	StaleAfter time.Duration `toml:"stale_after"`
 	// What happens to it: `answer` (late), `apologise` (its sender reads that there is no answer), `hold` (kept for you, see

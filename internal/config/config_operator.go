@@ -34,6 +34,8 @@ type Operator struct {
 	// `report`, `mail` (to the operator), `bounce`, `destination` (a host to which nothing is sent any more), `back_end`,
 	// `certificate`, `disk`, `probe` (the server does not answer itself), `database` (it is damaged or refuses messages).
 	NotifyKinds []string `toml:"notify_kinds"`
+	// How long the back end of an agent has to be down before you are told, 0s to 2h.
+	OutageAfter time.Duration `toml:"outage_after"`
 	// Key of the HMAC-SHA256 signature over the body that a webhook gets, at least 16 bytes.
 	NotifySecret Secret `toml:"notify_secret"`
 	// File with that key instead; a line end after it is cut off.
@@ -176,6 +178,7 @@ func (c *Config) validateNotify(p *problems) {
 	for i, kind := range c.Operator.NotifyKinds {
 		oneOf(p, element("operator.notify_kinds", i), kind, NoticeKindNames...)
 	}
+	within(p, "operator.outage_after", c.Operator.OutageAfter, 0, 2*time.Hour)
 	if _, err := time.Parse("15:04", c.Operator.NotifyDigest); err != nil {
 		p.add("operator.notify_digest", fmt.Sprintf("%q is not a time of the day", c.Operator.NotifyDigest), `write one such as "08:00"`)
 	}

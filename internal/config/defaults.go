@@ -30,7 +30,7 @@ func Default() *Config {
 		Log:        Log{Level: "info", Format: "text"},
 		Telemetry:  Telemetry{Sample: 1, Service: "inbox"},
 		Retention:  defaultRetention(),
-		Operator:   Operator{NotifyDigest: "08:00", NotifyZone: "UTC", TakeoverIdle: 24 * time.Hour},
+		Operator:   Operator{NotifyDigest: "08:00", NotifyZone: "UTC", OutageAfter: time.Minute, TakeoverIdle: 24 * time.Hour},
 		A2A:        A2A{CallerConcurrency: 2000, MaxRequestBytes: 32 << 20},
 		Queue:      Queue{Lease: 15 * time.Second, TurnConcurrency: 32, DeliveryConcurrency: 32},
 	}
@@ -44,7 +44,7 @@ func (a *Agent) setDefaults() {
 	*a = Agent{
 		Access: "public", Unverified: "hold", MaxHops: 4, ApproveReplies: "never", ShowTools: "none", Follows: "accept", Timeout: 2 * time.Minute,
 		AckText:   "I am working on your message; the answer follows.",
-		Retry:     AgentRetry{Schedule: agentRetry(), Waiting: []time.Duration{2 * time.Second, 10 * time.Second, 30 * time.Second}, Rate: 15, Stale: "answer"},
+		Retry:     AgentRetry{Schedule: agentRetry(), Waiting: []time.Duration{2 * time.Second, 10 * time.Second, 30 * time.Second}, Rate: 15, Probe: 10 * time.Second, Stale: "answer"},
 		Retention: inherited(),
 		LLM:       defaultLLM(),
 		Command:   Command{Output: "json"},

@@ -102,6 +102,7 @@ func (r *AgentRetry) validate(p *problems, key string) {
 	schedule(p, key+".schedule", r.Schedule)
 	schedule(p, key+".waiting", r.Waiting)
 	between(p, key+".rate", r.Rate, 1, 1000)
+	within(p, key+".probe", r.Probe, time.Second, 5*time.Minute)
 	within(p, key+".stale_after", r.StaleAfter, 0, 366*24*time.Hour)
 	oneOf(p, key+".stale", r.Stale, "answer", "apologise", "hold", "drop")
 }

@@ -67,7 +67,7 @@ const (
 type Outcome struct {
 	Kind   OutcomeKind
 	At     time.Time // Retry, Snooze
-	Reason string    // Retry, Dead: for the operator
+	Reason string    // Retry, Dead: for the operator; Snooze: likewise, empty = the one before stays
 }
 
 // ErrLeaseLost reports that the job was taken over or removed: whatever the run did must be rolled back.

@@ -43,6 +43,11 @@ func SnoozeFor(d time.Duration) error {
 	return &verdict{kind: Snooze, after: max(d, 0), reason: "snoozed"}
 }
 
+// SnoozeBecause is SnoozeFor with the reason that the operator reads while the job waits.
+func SnoozeBecause(d time.Duration, err error) error {
+	return &verdict{kind: Snooze, after: max(d, 0), reason: "snoozed", cause: err}
+}
+
 // PutBack has a handler's job wait in its old place, as if this run had not been: what it needs is not there, and
 // KindOptions.Limit holds its group back until it is.
 func PutBack() error {
@@ -84,7 +89,11 @@ func (o KindOptions) outcome(attempt int, err error, now time.Time) Outcome {
 	case v.kind == Snooze && v.after < 0:
 		return Outcome{Kind: Snooze}
 	case v.kind == Snooze:
-		return Outcome{Kind: Snooze, At: now.Add(v.after)}
+		outcome := Outcome{Kind: Snooze, At: now.Add(v.after)}
+		if v.cause != nil {
+			outcome.Reason = v.cause.Error()
+		}
+		return outcome
 	}
 
 	if o.usedUp(attempt, v) {
