@@ -512,6 +512,8 @@ type launched struct {
 	script string
 	file   string
 	ended  chan struct{} // closed when the program is gone
+
+	process *os.Process
 }
 
 // log is what the program has printed so far.
@@ -521,6 +523,15 @@ func (l *launched) log() string {
 		return err.Error()
 	}
 	return string(text)
+}
+
+// stop ends the program and waits until it is gone.
+func (l *launched) stop(t *testing.T) {
+	t.Helper()
+	if err := l.process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	await.Receive(t, l.ended, "the end of "+l.script)
 }
 
 func (l *launched) alive() bool {
@@ -545,7 +556,7 @@ func (m *machine) background(script string) *launched {
 		m.w.t.Fatal(err)
 	}
 
-	l := &launched{script: script, file: file.Name(), ended: make(chan struct{})}
+	l := &launched{script: script, file: file.Name(), ended: make(chan struct{}), process: command.Process}
 	go func() {
 		_ = command.Wait()
 		close(l.ended)

@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
+	"inbox/identity"
 	"inbox/operator/doctor"
+	"inbox/operator/setup"
 )
 
 // waitUsually is how long doctor --wait without a time waits.
@@ -117,7 +119,8 @@ func newDNS() *cobra.Command {
 		Short: "Print the DNS records that mail of this domain needs",
 		Long: `Prints every record that mail of this domain needs, with the public addresses of this machine's interfaces. Behind NAT or
 a balancer, give the public address by --address; an unknown address is left as <…> to fill in. A separate domain or subdomain
-for agents, such as agents.example.com, keeps their reputation and their mail server apart from those of people.`,
+for agents, such as agents.example.com, keeps their reputation and their mail server apart from those of people. DMARC begins with
+p=none; the steps to p=reject are printed below the records. With apex = "elsewhere" it also prints the redirects for the web server of the domain.`,
 		Example: "  inbox dns --zone >> example.com.zone\n  inbox dns check",
 		Args:    arguments(cobra.NoArgs),
 		RunE:    printRecords,
@@ -152,11 +155,17 @@ func printRecords(cmd *cobra.Command, _ []string) error {
 	}
 
 	records := []doctor.DNSRecord{}
+	var steps []doctor.Step
 	for _, config := range domains {
+		if config.Development {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s is a name of this machine alone: no records are published in development mode\n", identity.HostOf(config.Domain))
+			continue
+		}
 		err := operateOn(cmd, config, func(o *inbox.Operator) error {
 			found, err := o.Doctor.DNSRecords(cmd.Context())
-			if len(found) > 0 {
-				found = doctor.PublicRecords(found, config, addresses)
+			steps = append(steps, doctor.DMARCSteps(found)...)
+			if len(found) > 0 || config.Apex == setup.ApexElsewhere {
+				found = doctor.FirstRecords(found, config, addresses)
 			}
 			for _, one := range found {
 				if !slices.Contains(records, one) { // domains may share a mail server
@@ -187,7 +196,14 @@ func printRecords(cmd *cobra.Command, _ []string) error {
 	for _, r := range records {
 		rows = append(rows, []string{r.Name, r.Type, r.Value})
 	}
-	return printTable(cmd.OutOrStdout(), "Email is off (smtp.listen is empty); no records are needed.", []string{"NAME", "TYPE", "VALUE"}, rows)
+	if err := printTable(cmd.OutOrStdout(), "Email is off (smtp.listen is empty); no records are needed.", []string{"NAME", "TYPE", "VALUE"}, rows); err != nil {
+		return err
+	}
+	printDMARC(cmd.OutOrStdout(), steps[:min(len(steps), 3)])
+	for _, config := range domains {
+		printRedirects(cmd.OutOrStdout(), config.Domain, doctor.Redirects(config))
+	}
+	return nil
 }
 
 func newDNSCheck() *cobra.Command {

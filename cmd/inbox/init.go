@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,7 @@ type initOptions struct {
 	setup     setup.Setup
 	addresses []string
 	yes       bool
+	found     doctor.Apex // what the domain has already
 }
 
 func newInit() *cobra.Command {
@@ -38,11 +40,16 @@ the DNS records that it prints, and shows what to do next. It replaces existing 
 --force, and never a key.
 
 The addresses of the records are those of this machine's network interfaces. Behind NAT there are none: name the public
-ones with --address. It contacts no other service.
+ones with --address. It looks up the domain in the DNS and contacts no other service.
+
+If the domain has a web site or mail already, its records stay as they are. With another --hostname, such as agents.example.org for
+example.org, the web server of the domain redirects WebFinger to this machine (--apex elsewhere), and init prints the redirects.
+Mail of the domain stays where it is: use --mail none, or a subdomain as --domain, so that addresses are @agent@agents.example.org.
 
 Exit codes: 0 written, 1 not written (the message has the reason; no file is left incomplete), 2 an answer is missing.`,
 		Example: `  inbox init
-  inbox init --yes --domain agents.example --email me@example.org --agent helper --kind webhook --backend http://127.0.0.1:9000/ --mail mx`,
+  inbox init --yes --domain agents.example --email me@example.org --agent helper --kind webhook --backend http://127.0.0.1:9000/ --mail mx
+  inbox init --yes --domain example.org --hostname agents.example.org --apex elsewhere --mail none --email me@example.org`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return initialize(cmd, &options) },
 	}
@@ -50,6 +57,7 @@ Exit codes: 0 written, 1 not written (the message has the reason; no file is lef
 	flags, answers := cmd.Flags(), &options.setup
 	flags.StringVar(&answers.Domain, "domain", "", "part of every address after the last @")
 	flags.StringVar(&answers.Hostname, "hostname", "", "public name of this machine (default: the domain)")
+	addChoice(cmd, &answers.Apex, "apex", "who serves HTTP at the domain itself, where --hostname is another name (default: what the DNS says)", setup.ApexHere, setup.ApexElsewhere)
 	flags.StringVar(&answers.Email, "email", "", "where the certificate authority may write to you; - = nowhere")
 	flags.StringVar(&answers.Agent.Name, "agent", "", "name of the first agent")
 	addAgentFlags(cmd, &answers.Agent)
@@ -144,14 +152,49 @@ func (i *interview) backEnd(agent *setup.AgentTable) error {
 
 func (o *initOptions) complete(cmd *cobra.Command) error {
 	asked := &interview{in: bufio.NewReader(cmd.InOrStdin()), out: cmd.ErrOrStderr(), asks: !o.yes && isTerminal(os.Stdin)}
-	return asked.run(&o.setup)
+	return asked.run(cmd.Context(), o)
+}
+
+// apex finds out who has the domain already. Without an answer of the DNS its records are left alone.
+func (i *interview) apex(ctx context.Context, o *initOptions) error {
+	own, _, err := publicAddresses(o.addresses)
+	if err != nil {
+		return err
+	}
+	s := &o.setup
+	o.found = doctor.LookAtApex(ctx, doctor.ApexResolver(""), s.Domain, own)
+	if strings.EqualFold(s.Hostname, s.Domain) {
+		return nil
+	}
+	fallback := setup.ApexHere
+	if len(o.found.Web) > 0 || o.found.Reason != "" {
+		fallback = setup.ApexElsewhere
+	}
+	return i.choose(&s.Apex, "apex", "   Who serves HTTP at "+s.Domain+" itself: this machine (here), or a web site that stays ("+setup.ApexElsewhere+")", fallback, setup.ApexHere, setup.ApexElsewhere)
+}
+
+// mail says by which way mail leaves where nobody says otherwise, and refuses one that would take the domain's mail away from its server.
+func (o *initOptions) mail() (fallback string, err error) {
+	s := &o.setup
+	if len(o.found.Mail) == 0 || strings.EqualFold(s.Hostname, s.Domain) {
+		return setup.MailDirect, nil
+	}
+	if s.Mail != "" && s.Mail != setup.MailNone {
+		return "", usageError{fmt.Errorf("mail of %s arrives at %s, and --mail %s would take it away from there: use --mail none, or --domain %s, so that addresses are %s",
+			s.Domain, o.found.Mail[0], s.Mail, s.Hostname, "@agent@"+s.Hostname)}
+	}
+	return setup.MailNone, nil
 }
 
 // run asks the five questions.
-func (i *interview) run(s *setup.Setup) error {
+func (i *interview) run(ctx context.Context, o *initOptions) error {
+	s := &o.setup
 	err := i.ask(&s.Domain, "domain", "1. Domain of the addresses, as in @agent@DOMAIN", "")
 	if err == nil {
 		err = i.ask(&s.Hostname, "hostname", "2. Public name of this machine", s.Domain)
+	}
+	if err == nil && s.Domain != "" {
+		err = i.apex(ctx, o)
 	}
 	if err == nil {
 		err = i.ask(&s.Email, "email", "3. Your e-mail address, for the certificate authority; - = none", "-")
@@ -165,8 +208,15 @@ func (i *interview) run(s *setup.Setup) error {
 	if err == nil {
 		err = i.backEnd(&s.Agent)
 	}
+	leaves := ""
 	if err == nil {
-		err = i.choose(&s.Mail, "mail", "5. How mail leaves", setup.MailDirect, setup.MailDirect, setup.MailSmarthost, setup.MailNone)
+		leaves, err = o.mail()
+	}
+	if err == nil {
+		err = i.choose(&s.Mail, "mail", "5. How mail leaves", leaves, setup.MailDirect, setup.MailSmarthost, setup.MailNone)
+	}
+	if err == nil {
+		_, err = o.mail()
 	}
 	if err == nil && s.Mail == setup.MailSmarthost {
 		err = i.ask(&s.Smarthost, "smarthost", "   Relay, smtp://user:password@host:587", "")
@@ -184,11 +234,14 @@ func (i *interview) run(s *setup.Setup) error {
 // firstStart is what init prints as JSON.
 type firstStart struct {
 	Config    string              `json:"config"`
+	Domain    string              `json:"domain"`
 	Files     []setup.File        `json:"files"`
 	Addresses []netip.Addr        `json:"addresses"`
 	NAT       bool                `json:"nat"` // no interface has a public address
 	Records   []doctor.DNSRecord  `json:"records"`
 	DMARC     []doctor.Step       `json:"dmarc"`
+	Redirects []doctor.Redirect   `json:"redirects"` // for the web server of the domain, if another one has it
+	Warnings  []string            `json:"warnings"`
 	Next      []setup.Instruction `json:"next"`
 }
 
@@ -217,7 +270,7 @@ func initialize(cmd *cobra.Command, o *initOptions) error {
 		return err
 	}
 
-	written := firstStart{Files: files, Addresses: addresses, NAT: nat}
+	written := firstStart{Domain: o.setup.Domain, Files: files, Addresses: addresses, NAT: nat}
 	for _, file := range files {
 		if strings.HasSuffix(file.Path, ".toml") {
 			written.Config = file.Path
@@ -250,8 +303,54 @@ func (o *initOptions) describe(cmd *cobra.Command, written *firstStart) error {
 	}
 	written.DMARC = doctor.DMARCSteps(records)
 	written.Records = doctor.FirstRecords(records, config, written.Addresses)
+	written.Redirects, written.Warnings = doctor.Redirects(config), o.warnings(written.Addresses)
 	written.Next = o.setup.Next(config, written.Files, written.Addresses)
 	return nil
+}
+
+// warnings are what the records would take away, and what is missing.
+func (o *initOptions) warnings(addresses []netip.Addr) []string {
+	list, s := []string{}, o.setup
+	if s.Apex != setup.ApexElsewhere && len(o.found.Web) > 0 {
+		list = append(list, fmt.Sprintf("%s leads to %s now: the A records below take its web site down. To keep it, use --hostname agents.%s --apex elsewhere, or --domain agents.%s",
+			s.Domain, strings.Join(o.found.Web, " and "), s.Domain, s.Domain))
+	}
+	if s.Mail != setup.MailNone && len(o.found.Mail) > 0 && !slices.Contains(o.found.Mail, s.Hostname) {
+		list = append(list, fmt.Sprintf("mail of %s arrives at %s now: the MX and SPF records below take it away from there. To keep it, use --mail none, or --domain agents.%s",
+			s.Domain, strings.Join(o.found.Mail, " and "), s.Domain))
+	}
+	if len(o.found.Mail) > 0 && s.Mail == setup.MailNone {
+		list = append(list, fmt.Sprintf("mail of %s stays at %s, so agents have no mail addresses. To have some, use a subdomain: --domain agents.%s", s.Domain, strings.Join(o.found.Mail, " and "), s.Domain))
+	}
+	if o.found.Reason != "" {
+		list = append(list, fmt.Sprintf("the DNS did not say whether %s has a web site or mail (%s): change none of its records that are there", s.Domain, o.found.Reason))
+	}
+	if len(addresses) > 0 && !slices.ContainsFunc(addresses, netip.Addr.Is4) {
+		list = append(list, "this machine has no public IPv4 address: servers without IPv6, among them much of the fediverse and of mail, do not reach it")
+	}
+	return list
+}
+
+// printRedirects says what the web server of the domain has to redirect.
+func printRedirects(out io.Writer, domain string, list []doctor.Redirect) {
+	if len(list) == 0 {
+		return
+	}
+	fmt.Fprintf(out, "\nThe web server of %s redirects these paths; its own records stay as they are. Write one of:\n", domain)
+	for _, one := range list {
+		fmt.Fprintf(out, "\n  %s\n      %s\n", one.Server, strings.ReplaceAll(one.Text, "\n", "\n      "))
+	}
+}
+
+// printDMARC says how the policy of the domain grows.
+func printDMARC(out io.Writer, steps []doctor.Step) {
+	if len(steps) == 0 {
+		return
+	}
+	fmt.Fprintln(out, "\nDMARC in three steps, by p= in its record:")
+	for _, step := range steps {
+		fmt.Fprintf(out, "  %-11s %s\n", step.Policy, step.When)
+	}
 }
 
 // publicAddresses are those that the operator names, else those of the interfaces.
@@ -295,6 +394,9 @@ func (f *firstStart) print(out io.Writer) error {
 		return err
 	}
 
+	for _, warning := range f.Warnings {
+		fmt.Fprintf(out, "\nwarning: %s\n", warning)
+	}
 	fmt.Fprintln(out, "\nPublish these DNS records:")
 	fmt.Fprintln(out)
 	rows = rows[:0]
@@ -308,12 +410,8 @@ func (f *firstStart) print(out io.Writer) error {
 		fmt.Fprint(out, "\nNo interface of this machine has a public address: it is behind NAT. Put the address under which others reach it in the place\nof <…>, forward ports 25, 80 and 443 to this machine, and print this again with: inbox init --force --address ADDRESS\n")
 	}
 
-	if len(f.DMARC) > 0 {
-		fmt.Fprintln(out, "\nDMARC in three steps, by p= in its record:")
-		for _, step := range f.DMARC {
-			fmt.Fprintf(out, "  %-11s %s\n", step.Policy, step.When)
-		}
-	}
+	printDMARC(out, f.DMARC)
+	printRedirects(out, f.Domain, f.Redirects)
 
 	fmt.Fprintln(out, "\nNext:")
 	for i, step := range f.Next {

@@ -18,6 +18,9 @@ type Config struct {
 	// Where HTTP is reached from outside, without a path. Its host may differ from `domain`. Must be https unless
 	// `federation.allow_private` is on. If you leave it out, it is `http://localhost` with the port of `http.listen`.
 	PublicURL string `toml:"public_url" default:"http://localhost:8080"`
+	// Who serves HTTP at `domain` itself, where that is another host than that of `public_url`: `here` (its addresses are those of this server, which has
+	// a certificate for it) or `elsewhere` (another web server, which redirects WebFinger to `public_url`; see [domains.md](domains.md#a-domain-whose-web-site-is-elsewhere)).
+	Apex string `toml:"apex"`
 	// Directory for the SQLite file, stored attachments and generated keys.
 	DataDir string `toml:"data_dir"`
 	// `sqlite` (a file in `data_dir`) or `postgres://user:password@host/database`. Of several hosts, `host1:5432,host2:5432`,

@@ -69,6 +69,21 @@ func (c *Config) PublicHost() string {
 	return public.Hostname()
 }
 
+// Values of Apex.
+const (
+	ApexHere      = "here"
+	ApexElsewhere = "elsewhere"
+)
+
+// validateApex refuses a domain whose only host is served elsewhere.
+func (c *Config) validateApex(p *problems) {
+	oneOf(p, "apex", c.Apex, ApexHere, ApexElsewhere)
+	if c.Apex == ApexElsewhere && strings.EqualFold(identity.HostOf(c.Domain), c.PublicHost()) {
+		p.add("apex", fmt.Sprintf("%s is the host of public_url and of domain, so it cannot be served elsewhere", c.PublicHost()),
+			`write public_url with another host, such as "https://agents.`+identity.HostOf(c.Domain)+`", or remove the line`)
+	}
+}
+
 // PublicAuthority is the host of public_url, with its port if it names one.
 func (c *Config) PublicAuthority() string {
 	public, err := url.Parse(c.PublicURL)
@@ -80,7 +95,10 @@ func (c *Config) PublicAuthority() string {
 
 // CertificateNames are the hosts for which http.tls = "acme" obtains certificates, the host of public_url first.
 func (c *Config) CertificateNames() []string {
-	names := []string{c.PublicHost(), identity.HostOf(c.Domain)}
+	names := []string{c.PublicHost()}
+	if c.Apex != ApexElsewhere {
+		names = append(names, identity.HostOf(c.Domain))
+	}
 	if c.SMTP.Listen != "" {
 		if !c.SharesMailHost {
 			names = append(names, c.SMTP.Hostname)

@@ -24,6 +24,8 @@ type Domain struct {
 	// Where HTTP is reached from outside for this domain, without a path. The server tells its domains apart by the host, so
 	// each needs its own.
 	PublicURL string `toml:"public_url" default:"public_url at the top, with name as its host"`
+	// Who serves HTTP at `name` itself, as `apex` at the top.
+	Apex string `toml:"apex" default:"here"`
 	// PEM file with the certificate chain of this domain, for `http.tls = "files"`.
 	CertFile string `toml:"cert_file" default:"http.cert_file, which then needs the names of this domain too"`
 	// PEM file with the private key of `cert_file`.
@@ -140,7 +142,10 @@ func (c *Config) finishDomains(hosted []*Config, found *problems) {
 
 // inherit fills in what a further domain has of its own.
 func (c *Config) inherit(top *Config, own Domain) {
-	c.PublicURL = own.PublicURL
+	c.PublicURL, c.Apex = own.PublicURL, own.Apex
+	if c.Apex == "" {
+		c.Apex = ApexHere
+	}
 	if public, err := url.Parse(top.PublicURL); err == nil && c.PublicURL == "" {
 		public.Host = identity.HostOf(c.Domain)
 		if port := public.Port(); port != "" {

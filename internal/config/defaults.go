@@ -16,7 +16,7 @@ import (
 // others are filled in by Load.
 func Default() *Config {
 	return &Config{
-		DataDir: "inbox-data", DatabaseURL: "sqlite", BlobURL: "file", ShutdownGrace: 20 * time.Second, Drain: unset,
+		Apex: ApexHere, DataDir: "inbox-data", DatabaseURL: "sqlite", BlobURL: "file", ShutdownGrace: 20 * time.Second, Drain: unset,
 		HTTP:       HTTP{Listen: "127.0.0.1:8080", TLS: "off", MaxBodyBytes: 10 << 20},
 		ACME:       ACME{Directory: LetsEncrypt, CheckEvery: 10 * time.Minute},
 		Database:   Database{Connections: 16},

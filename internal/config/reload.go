@@ -17,7 +17,7 @@ var (
 		"operator.notify_secret_file", "operator.notify_zone", "peers", "retention", "targets", "trust",
 	}
 	unchangeable = []string{
-		"a2a", "acme", "admin", "blob", "blob_url", "bridges", "chat", "data_dir", "database", "database_password_file", "database_url", "dns", "domain", "domains", "drain", "federation", "http",
+		"a2a", "acme", "admin", "apex", "blob", "blob_url", "bridges", "chat", "data_dir", "database", "database_password_file", "database_url", "dns", "domain", "domains", "drain", "federation", "http",
 		"limits.backlog", "limits.free_disk", "limits.guest_free_disk", "limits.http", "limits.mail_pace", "limits.mail_sender",
 		"limits.mail_thread", "limits.same_messages", "limits.upload_bytes", "log", "logins", "mail", "operator", "payments", "public_url", "queue", "secret_key_file",
 		"shutdown_grace", "smtp", "telemetry",

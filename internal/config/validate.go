@@ -18,6 +18,7 @@ import (
 // validate checks every key and adds one problem for each that cannot work.
 func (c *Config) validate(p *problems) {
 	c.validateNames(p)
+	c.validateApex(p)
 	c.validateMetadata(p) // before what names addresses
 	c.validateStorage(p)
 	c.validateListeners(p)

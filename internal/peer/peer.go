@@ -39,9 +39,15 @@ const (
 // newHTTPClient returns a client that follows no redirects and takes no proxy from the environment.
 func newHTTPClient() *http.Client {
 	return &http.Client{
-		Timeout:       requestTimeout,
-		Transport:     &http.Transport{Proxy: nil, MaxIdleConnsPerHost: 4},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:   requestTimeout,
+		Transport: &http.Transport{Proxy: nil, MaxIdleConnsPerHost: 4},
+		CheckRedirect: func(_ *http.Request, via []*http.Request) error {
+			// Mastodon follows the redirects of WebFinger, by which a domain leads to another host.
+			if via[0].URL.Path == "/.well-known/webfinger" && len(via) <= 3 {
+				return nil
+			}
+			return http.ErrUseLastResponse
+		},
 	}
 }
 

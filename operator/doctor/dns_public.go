@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"inbox/identity"
 	"inbox/internal/config"
 )
 
@@ -74,7 +75,10 @@ func FirstRecords(records []DNSRecord, c *config.Config, addresses []netip.Addr)
 // server is reached. Without addresses they stay <…>.
 func PublicRecords(records []DNSRecord, c *config.Config, addresses []netip.Addr) []DNSRecord {
 	const whole = "the public address of this server"
-	hosts := []string{c.PublicHost(), c.Domain}
+	hosts := []string{c.PublicHost()}
+	if c.Apex != config.ApexElsewhere {
+		hosts = append(hosts, identity.HostOf(c.Domain))
+	}
 	if c.SMTP.Listen != "" {
 		hosts = append(hosts, c.SMTP.Hostname)
 	}

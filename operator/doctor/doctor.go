@@ -164,6 +164,7 @@ func (d *Doctor) examination(ctx context.Context, options Options) (*examination
 	records := func(ctx context.Context, d *examiner) { d.records(ctx, published) }
 	if options.DNSOnly {
 		add(records)
+		add(func(ctx context.Context, d *examiner) { d.apex(ctx) })
 		return e, nil
 	}
 
@@ -177,9 +178,10 @@ func (d *Doctor) examination(ctx context.Context, options Options) (*examination
 	add(func(ctx context.Context, d *examiner) { d.files(ctx) })
 	add(func(_ context.Context, d *examiner) { d.disk(); d.permissions(); d.clock(); d.orphans() })
 	add(func(ctx context.Context, d *examiner) { d.listeners(ctx) })
-	add(func(ctx context.Context, d *examiner) { d.ports(ctx) })
+	add(func(ctx context.Context, d *examiner) { d.listensAlone(); d.ports(ctx) })
 	add(func(_ context.Context, d *examiner) { d.certificate(published) })
 	add(func(ctx context.Context, d *examiner) { d.discovery(ctx) })
+	add(func(ctx context.Context, d *examiner) { d.apex(ctx) })
 	add(func(ctx context.Context, d *examiner) { d.itself(ctx) })
 	add(func(ctx context.Context, d *examiner) { d.proxy(ctx) })
 	for i := range d.Config.Agents {
@@ -563,7 +565,7 @@ func (d *examiner) lifeOf(leaf *x509.Certificate) {
 func (d *examiner) discovery(ctx context.Context) {
 	base := strings.TrimSuffix(d.config.PublicURL, "/")
 	pages := []string{base + "/healthz", base + "/.well-known/nodeinfo", base + "/.well-known/agent-card.json"}
-	if len(d.config.Agents) > 0 {
+	if len(d.config.Agents) > 0 && d.config.Apex != config.ApexElsewhere {
 		scheme, _, _ := strings.Cut(base, "://")
 		resource := url.QueryEscape("acct:" + d.config.Agents[0].Name + "@" + d.config.Domain)
 		pages = append(pages, scheme+"://"+d.config.Domain+"/.well-known/webfinger?resource="+resource)

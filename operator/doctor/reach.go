@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,6 +49,10 @@ func (d *examiner) port(ctx context.Context, host, port, remedy string) {
 		return
 	}
 
+	if !slices.ContainsFunc(addresses, func(one net.IPAddr) bool { return one.IP.To4() != nil }) {
+		d.say("IPv4 of "+host, email.FindingWarn, "it has IPv6 addresses only: servers without IPv6, among them much of the fediverse, do not reach it",
+			"publish an A record, too; a provider's proxy or NAT64 gateway may have the address")
+	}
 	for _, address := range addresses {
 		place := net.JoinHostPort(address.String(), port)
 		if _, err := d.dial(ctx, place, false); err != nil {

@@ -35,6 +35,9 @@ func (s Setup) Next(c *config.Config, files []File, addresses []netip.Addr) []In
 			"; most providers open port 25 outwards only when you ask"
 	}
 	steps := []Instruction{publish}
+	if s.Apex == config.ApexElsewhere {
+		steps = append(steps, Instruction{Text: "Let the web server of " + c.Domain + " redirect the paths above to " + c.PublicURL + "; change no record of " + c.Domain + " itself"})
+	}
 
 	if manual := config.KindNamed(s.Agent.Kind).SecretManual; manual != "" {
 		steps = append(steps, Instruction{Text: "Let the service at " + s.Agent.Backend + " check requests with the secret in " + s.Agent.SecretFile + " (" + manual + ")"})

@@ -28,6 +28,12 @@ const (
 	MailNone      = "none"      // no e-mail at all
 )
 
+// Who serves HTTP at the domain itself, for Setup.Apex.
+const (
+	ApexHere      = config.ApexHere
+	ApexElsewhere = config.ApexElsewhere
+)
+
 // AgentTable is what is written into a new table [[agents]].
 type AgentTable = config.AgentTable
 
@@ -47,6 +53,7 @@ type Setup struct {
 	Directory string // where the files go; data lies below it
 	Domain    string
 	Hostname  string // public name of the machine; empty = Domain
+	Apex      string // who serves HTTP at Domain: config.ApexHere or config.ApexElsewhere; empty = here
 	Email     string // for the certificate authority; empty = none
 	Agent     AgentTable
 	Mail      string // MailDirect, MailSmarthost or MailNone
@@ -248,6 +255,10 @@ func (s Setup) configuration() string {
 	line("domain = %s", config.Quote(s.Domain))
 	line("# Where the server is reached from outside.")
 	line("public_url = %s", config.Quote("https://"+s.Hostname))
+	if s.Apex == config.ApexElsewhere {
+		line("# Another web server has the domain itself, and redirects WebFinger to public_url: inbox dns prints how.")
+		line("apex = %s", config.Quote(s.Apex))
+	}
 	line("# Database, files and the operator's token. It belongs to every backup, together with the key below.")
 	line("data_dir = %s", config.Quote(s.dataDir()))
 	line("# Seals private keys and credentials in the database. Without it they are lost.")
