@@ -8,9 +8,10 @@ DESTDIR ?=
 CONFIG_DIR ?= /etc/inbox
 ATTACK_SECONDS ?= 20
 FUZZ_TIME ?= 60s
+OUT ?= out
 
 .DEFAULT_GOAL := help
-.PHONY: guides trials interop help build install run demo check test test-race e2e explore attacks tck corpora lint release-check fuzz-short bench bench-compare bench-lists bench-pages generate screenshots test-dependencies
+.PHONY: release guides trials interop help build install run demo check test test-race e2e explore attacks tck corpora lint release-check fuzz-short bench bench-compare bench-lists bench-pages generate screenshots test-dependencies
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +28,9 @@ install: build ## install program, unit and completions (PREFIX=/usr/local, DEST
 	bin/inbox completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/inbox
 	bin/inbox completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_inbox
 	bin/inbox completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/inbox.fish
+
+release: ## build archives, images, lists of modules and checksums into out/ (VERSION=0.1.0, OUT=out); needs Go and no Docker
+	scripts/release $(or $(VERSION),$(shell git describe --tags --always --dirty)) $(OUT)
 
 run: build ## build and serve on defaults: loopback only, agent "echo", mail captured
 	bin/inbox serve

@@ -389,22 +389,35 @@ func LoadConfig(file string, environment []string) (*Config, error) {
 // Version is the version of this build; the build sets it with -ldflags "-X inbox.Version=…".
 var Version = "0.1.0-dev"
 
+// Commit and Date are the commit of a release and its time in RFC 3339. The build sets them like Version; without them a build has what the
+// compiler noted of the working copy.
+var Commit, Date string
+
 // Build describes the running program.
 type Build struct {
 	Version  string `json:"version"`
-	Revision string `json:"revision,omitempty"` // commit, where the build recorded it
+	Revision string `json:"revision,omitempty"` // commit; empty where the build recorded none
+	Date     string `json:"date,omitempty"`     // of the commit, in RFC 3339
+	Modified bool   `json:"modified,omitempty"` // the working copy had changes that are in no commit
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
 
 // BuildInfo describes the running program.
 func BuildInfo() Build {
-	build := Build{Version: Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, setting := range info.Settings {
-			if setting.Key == "vcs.revision" {
-				build.Revision = setting.Value
-			}
+	build := Build{Version: Version, Revision: Commit, Date: Date, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok || build.Revision != "" {
+		return build
+	}
+	for _, setting := range info.Settings {
+		switch setting.Key {
+		case "vcs.revision":
+			build.Revision = setting.Value
+		case "vcs.time":
+			build.Date = setting.Value
+		case "vcs.modified":
+			build.Modified = setting.Value == "true"
 		}
 	}
 	return build

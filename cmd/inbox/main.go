@@ -243,17 +243,32 @@ func addChoice(cmd *cobra.Command, value *string, name, help string, words ...st
 	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)) // fails without the flag alone
 }
 
+// buildDetails are what identifies a build beside its version.
+func buildDetails(info inbox.Build) (details []string) {
+	if info.Revision != "" {
+		commit := "commit " + info.Revision[:min(len(info.Revision), 12)]
+		if info.Modified {
+			commit += " with changes"
+		}
+		details = append(details, commit)
+	}
+	if info.Date != "" {
+		details = append(details, info.Date)
+	}
+	return append(details, info.Go, info.Platform)
+}
+
 func newVersion() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print the version",
+		Short: "Print the version, the commit and its date",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if wantsJSON(cmd) {
 				return printJSON(cmd.OutOrStdout(), inbox.BuildInfo())
 			}
 			info := inbox.BuildInfo()
-			fmt.Fprintf(cmd.OutOrStdout(), "inbox %s (%s, %s)\n", info.Version, info.Go, info.Platform)
+			fmt.Fprintf(cmd.OutOrStdout(), "inbox %s (%s)\n", info.Version, strings.Join(buildDetails(info), ", "))
 			return nil
 		},
 	}
