@@ -173,7 +173,7 @@ func (i *interview) apex(ctx context.Context, o *initOptions) error {
 	return i.choose(&s.Apex, "apex", "   Who serves HTTP at "+s.Domain+" itself: this machine (here), or a web site that stays ("+setup.ApexElsewhere+")", fallback, setup.ApexHere, setup.ApexElsewhere)
 }
 
-// mail says by which way mail leaves where nobody says otherwise, and refuses one that would take the domain's mail away from its server.
+// mail says by which way mail leaves unless the operator chose one, and refuses one that would take the domain's mail away from its server.
 func (o *initOptions) mail() (fallback string, err error) {
 	s := &o.setup
 	if len(o.found.Mail) == 0 || strings.EqualFold(s.Hostname, s.Domain) {
@@ -323,7 +323,7 @@ func (o *initOptions) warnings(addresses []netip.Addr) []string {
 		list = append(list, fmt.Sprintf("mail of %s stays at %s, so agents have no mail addresses. To have some, use a subdomain: --domain agents.%s", s.Domain, strings.Join(o.found.Mail, " and "), s.Domain))
 	}
 	if o.found.Reason != "" {
-		list = append(list, fmt.Sprintf("the DNS did not say whether %s has a web site or mail (%s): change none of its records that are there", s.Domain, o.found.Reason))
+		list = append(list, fmt.Sprintf("no answer of the DNS shows whether %s has a web site or mail (%s): change none of its records that are there", s.Domain, o.found.Reason))
 	}
 	if len(addresses) > 0 && !slices.ContainsFunc(addresses, netip.Addr.Is4) {
 		list = append(list, "this machine has no public IPv4 address: servers without IPv6, among them much of the fediverse and of mail, do not reach it")

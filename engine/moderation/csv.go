@@ -135,7 +135,7 @@ func withoutNote(text string) (line, note string) {
 	return text, ""
 }
 
-// hostsLine reads a line of a hosts file, which leads hosts to an address that nobody answers: 0.0.0.0 spam.example. The names of the machine
+// hostsLine reads a line of a hosts file, which leads hosts to an address that no one answers: 0.0.0.0 spam.example. The names of the machine
 // itself are left out.
 func hostsLine(text string) (hosts []string, is bool) {
 	words := strings.Fields(text)

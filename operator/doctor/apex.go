@@ -116,7 +116,7 @@ func (d *examiner) apex(ctx context.Context) {
 	}
 }
 
-// redirect follows one redirect of the domain. Without that of WebFinger nobody finds an agent; the others are asked for by few.
+// redirect follows one redirect of the domain. Without that of WebFinger no one finds an agent; few ask for the others.
 func (d *examiner) redirect(ctx context.Context, address, base string, needed bool) {
 	name, _, _ := strings.Cut(address, "?")
 	status, remedy := email.FindingWarn, "let the web server of "+d.config.Domain+" redirect the path to "+base+"; inbox dns prints how"
