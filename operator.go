@@ -98,6 +98,9 @@ func OpenOperator(ctx context.Context, config *Config) (*Operator, error) {
 		}
 		return cancelBlocked(ctx, opened, lists, options.Turns)
 	}
+	options.WouldWithdraw = func(ctx context.Context, entries ...exchange.ListEntry) (int, error) {
+		return wouldCancel(ctx, config, opened, entries)
+	}
 
 	return operator.New(options), nil
 }
@@ -122,6 +125,9 @@ func (w *web) operatorHere() *Operator {
 func (m *modules) operatorOptions() operator.Options {
 	options := operatorOptions(m.config)
 	options.Store, options.Turns, options.Deliveries = m.store, m.pipeline, m.delivery
+	options.WouldWithdraw = func(ctx context.Context, entries ...exchange.ListEntry) (int, error) {
+		return wouldCancel(ctx, m.config, m.store, entries)
+	}
 	options.Approvals, options.Demands = m.demands, m.demands
 	options.Notices, options.Listed = m.notices, m.lists.Sender
 	options.Agents, options.Node, options.Shown = m.names, node{m}, m.tokens
@@ -187,10 +193,35 @@ func revisers(config *Config) *exchange.Channels {
 // senderLists are the operator's lists of senders and hosts that are kept out or let in, as the parts of a node ask for them.
 type senderLists struct{ *moderation.Lists }
 
-func newLists(c *Config, opened *store.Store) *senderLists {
+func newLists(c *Config, opened *store.Store) *senderLists { return listsOf(c, opened) }
+
+func listsOf(c *Config, source moderation.Source) *senderLists {
 	return &senderLists{moderation.New(moderation.Options{
-		Source: opened, Domain: c.Domain, Hosts: ownHosts(c), OnlyAllowed: c.Federation.Mode == activitypub.ModeAllowlist,
+		Source: source, Domain: c.Domain, Hosts: ownHosts(c), OnlyAllowed: c.Federation.Mode == activitypub.ModeAllowlist,
 	})}
+}
+
+// proposedEntries are the stored lists with entries that are not stored. It is for one reading.
+type proposedEntries struct {
+	*store.Store
+
+	entries []exchange.ListEntry
+}
+
+// ListChanges implements moderation.Source.
+func (p *proposedEntries) ListChanges(ctx context.Context, version int64, id string, limit int) ([]exchange.ListChange, error) {
+	changes, err := p.Store.ListChanges(ctx, version, id, limit)
+	if err != nil || len(changes) == limit {
+		return changes, err
+	}
+	if len(changes) > 0 {
+		version = changes[len(changes)-1].Version
+	}
+	for _, entry := range p.entries {
+		changes = append(changes, exchange.ListChange{Entry: entry, Version: version + 1})
+	}
+	p.entries = nil
+	return changes, nil
 }
 
 // ownHosts are the names of this server beside its domain.
@@ -274,13 +305,38 @@ const cancelPage = 500
 
 // cancelBlocked cancels what was accepted from senders who are blocked now and is not answered yet.
 func cancelBlocked(ctx context.Context, from *store.Store, lists *senderLists, turns *pipeline.Service) (cancelled int, err error) {
+	err = eachRefused(ctx, from, lists, func(turn exchange.TurnRecord, verdict moderation.Verdict) error {
+		_, err := turns.Cancel(ctx, turn.ID, verdict.Reason)
+		switch {
+		case err == nil:
+			cancelled++
+		case !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.NotFound):
+			return err
+		}
+		return nil
+	})
+	return cancelled, err
+}
+
+// wouldCancel counts the messages that cancelBlocked would cancel if these entries were on their lists.
+func wouldCancel(ctx context.Context, config *Config, from *store.Store, entries []exchange.ListEntry) (count int, err error) {
+	lists := listsOf(config, &proposedEntries{Store: from, entries: entries})
+	if _, err := lists.Read(ctx); err != nil {
+		return 0, err
+	}
+	err = eachRefused(ctx, from, lists, func(exchange.TurnRecord, moderation.Verdict) error { count++; return nil })
+	return count, err
+}
+
+// eachRefused calls do for each message that is not answered yet and whose sender the lists refuse.
+func eachRefused(ctx context.Context, from *store.Store, lists *senderLists, do func(exchange.TurnRecord, moderation.Verdict) error) error {
 	filter := exchange.TurnFilter{ByArrival: true, Limit: cancelPage + 1, States: []string{
 		exchange.StateAccepted, exchange.StateRunning, exchange.StateWaiting, exchange.StateHeld,
 	}}
 	for {
 		page, err := from.Turns(ctx, filter)
 		if err != nil {
-			return cancelled, err
+			return err
 		}
 
 		page, filter.Before = exchange.NextPage(page, cancelPage, exchange.TurnCursor)
@@ -289,18 +345,13 @@ func cancelBlocked(ctx context.Context, from *store.Store, lists *senderLists, t
 			if !verdict.Refused() {
 				continue
 			}
-
-			_, err := turns.Cancel(ctx, turn.ID, verdict.Reason)
-			switch {
-			case err == nil:
-				cancelled++
-			case !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.NotFound):
-				return cancelled, err
+			if err := do(turn, verdict); err != nil {
+				return err
 			}
 		}
 
 		if filter.Before == "" {
-			return cancelled, nil
+			return nil
 		}
 	}
 }

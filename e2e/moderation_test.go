@@ -113,6 +113,13 @@ func TestBlockStopsWhatIsUnderWay(t *testing.T) {
 			t.Fatalf("answered %d", status)
 		}
 		await.Receive(t, thinking, "the agent to be asked")
+		if said := s.inbox("block", "add", "--dry-run", "*.elsewhere.test", community.Host()); !strings.Contains(said, "*.elsewhere.test would be on the block list; no accepted message") ||
+			!strings.Contains(said, community.Host()+" would be on the block list; 1 accepted message would be cancelled for good") {
+			t.Errorf("the dry run says %s", said)
+		}
+		if listed, found := s.inbox("block", "list"), states(t, s.Instance); strings.Contains(listed, community.Host()) || len(found) != 1 || found[0] == exchange.StateCancelled {
+			t.Errorf("the dry run left %v and the list %s", found, listed)
+		}
 		s.inbox("block", "add", "--reason", "spam", "*.elsewhere.test", community.Host())
 		eventually(t, "the turn is cancelled", func() bool { // by the command, or by the server that heard of it first
 			found := states(t, s.Instance)

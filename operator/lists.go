@@ -17,8 +17,10 @@ import (
 
 // Lists are the senders and hosts that are kept out or let in, and the senders who told an agent to stop. Servers that run notice changes within seconds.
 type Lists struct {
-	store    *store.Store
-	ownHosts map[string]bool
+	store         *store.Store
+	ownHosts      map[string]bool
+	wouldWithdraw func(ctx context.Context, entries ...exchange.ListEntry) (count int, err error)
+
 	withdraw func(ctx context.Context) (cancelled int, err error) // nil = a running server does it by itself
 }
 
@@ -51,6 +53,15 @@ func (l Lists) Add(ctx context.Context, entry exchange.ListEntry) (added exchang
 
 	cancelled, err = l.cancelBlocked(ctx)
 	return entry, cancelled, err
+}
+
+// Preview reads a target as Add does and returns how many accepted messages its entry would cancel, in the running server too. Nothing changes.
+func (l Lists) Preview(ctx context.Context, entry exchange.ListEntry) (read exchange.ListEntry, cancels int, err error) {
+	if entry, err = l.read(entry); err != nil {
+		return entry, 0, err
+	}
+	cancels, err = l.wouldWithdraw(ctx, entry)
+	return entry, cancels, err
 }
 
 // read makes the entry of what an operator wrote.

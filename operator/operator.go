@@ -114,6 +114,8 @@ type Options struct {
 	Check func(ctx context.Context, settings *config.Config) error
 	// Withdraw cancels what was accepted from senders who are blocked now. Nil = a running server does it by itself.
 	Withdraw func(ctx context.Context) (cancelled int, err error)
+	// WouldWithdraw counts what these entries would cancel, if they were on their lists.
+	WouldWithdraw func(ctx context.Context, entries ...exchange.ListEntry) (count int, err error)
 	OwnHosts map[string]bool // names of this server, which are not blocked
 	// Listening returns host:port of the listeners for HTTP and for mail of a running server; nil = those of Config.
 	Listening func() (web, mail string)
@@ -154,7 +156,7 @@ func New(o Options) *Operator {
 		Suppressions:  Suppressions{o.Store, o.Vault},
 		Mail:          Mail{o.Store, o.Files, o.Config},
 		Notices:       Notices{o.Store, o.Notices},
-		Lists:         Lists{o.Store, o.OwnHosts, o.Withdraw},
+		Lists:         Lists{store: o.Store, ownHosts: o.OwnHosts, wouldWithdraw: o.WouldWithdraw, withdraw: o.Withdraw},
 		Pauses:        Pauses{o.Store, o.Agents},
 		Follows:       Follows{o.Current, o.Store, o.Later},
 		People:        People{o.Store, o.Store},

@@ -253,7 +253,7 @@ func TestGuideTellsTheTruth(t *testing.T) {
 	}
 	guide := string(content)
 	for _, want := range []string{
-		"| 4 min 30 s,", "| file up to 4 MiB |", "| one response, a stream being one | 8 MiB |", fmt.Sprintf("forgotten %d days", DefaultThreadLife/(24*time.Hour)),
+		"`agents.timeout`, 2 minutes by default", "| file up to 4 MiB |", "| one response, a stream being one | 8 MiB |", fmt.Sprintf("forgotten %d days", DefaultThreadLife/(24*time.Hour)),
 		fmt.Sprintf("comments count as life | %d s", DefaultIdleLimit/time.Second), emptyText, wellKnown,
 		fmt.Sprintf("8 MiB, %d artifacts", maxArtifacts), fmt.Sprintf("| %d bytes;", maxIDBytes), fmt.Sprintf("every %d minutes", cardLife/time.Minute),
 		fmt.Sprintf("| card | %d KiB, %d s |", maxCardBytes>>10, cardLimit/time.Second), fmt.Sprintf("over %d KiB", normalized.MaxInlineBytes>>10),

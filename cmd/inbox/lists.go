@@ -37,10 +37,11 @@ func listCommand(list, short, long string) *cobra.Command {
 
 func newListAdd(list string) *cobra.Command {
 	var reason string
-	var hold bool
+	var hold, dryRun bool
 	cmd := &cobra.Command{
 		Use:     "add TARGET…",
 		Short:   "Add an entry to the list",
+		Long:    map[string]string{exchange.ListBlock: "Adds entries to the list. Messages of blocked senders that were accepted and are not answered, held ones too, are cancelled for good:\n--dry-run shows how many.", exchange.ListAllow: "Adds entries to the list."}[list],
 		Example: "  inbox " + list + " add '*.example.com' --reason 'spam'\n  inbox " + list + " add @user@example.org",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, targets []string) error {
@@ -52,9 +53,16 @@ func newListAdd(list string) *cobra.Command {
 			return operate(cmd, func(o *inbox.Operator) error {
 				added := make([]exchange.ListEntry, 0, len(targets))
 				for _, target := range targets {
-					entry, cancelled, err := o.Lists.Add(cmd.Context(), exchange.ListEntry{
-						List: list, Target: target, Effect: effect, Reason: reason, Source: "operator",
-					})
+					wanted := exchange.ListEntry{List: list, Target: target, Effect: effect, Reason: reason, Source: "operator"}
+					if dryRun {
+						entry, cancels, err := o.Lists.Preview(cmd.Context(), wanted)
+						if err != nil {
+							return err
+						}
+						fmt.Fprintf(cmd.OutOrStdout(), "%s would be on the %s list; %s\n", entry.Target, list, wouldCancel(cancels))
+						continue
+					}
+					entry, cancelled, err := o.Lists.Add(cmd.Context(), wanted)
 					if err != nil {
 						return err
 					}
@@ -63,7 +71,7 @@ func newListAdd(list string) *cobra.Command {
 					}
 				}
 
-				if wantsJSON(cmd) {
+				if wantsJSON(cmd) && !dryRun {
 					return printJSON(cmd.OutOrStdout(), added)
 				}
 
@@ -76,17 +84,33 @@ func newListAdd(list string) *cobra.Command {
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
 
 	if list == exchange.ListBlock {
+		cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, and show how many accepted messages would be cancelled")
+		cmd.MarkFlagsMutuallyExclusive("dry-run", "json")
 		cmd.Flags().BoolVar(&hold, "hold", false, "hold their messages for you instead of refusing them")
 	}
 
 	return cmd
 }
 
+func wouldCancel(messages int) string {
+	if messages == 0 {
+		return "no accepted message would be cancelled"
+	}
+	return acceptedMessages(messages) + " would be cancelled for good"
+}
+
 func cancelledText(cancelled int) string {
 	if cancelled == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %d accepted messages are cancelled", cancelled)
+	return "; cancelled: " + acceptedMessages(cancelled)
+}
+
+func acceptedMessages(count int) string {
+	if count == 1 {
+		return "1 accepted message"
+	}
+	return fmt.Sprintf("%d accepted messages", count)
 }
 
 func newListRemove(list string) *cobra.Command {
