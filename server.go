@@ -389,9 +389,11 @@ func LoadConfig(file string, environment []string) (*Config, error) {
 // Version is the version of this build; the build sets it with -ldflags "-X inbox.Version=…".
 var Version = "0.1.0-dev"
 
-// Commit and Date are the commit of a release and its time in RFC 3339. The build sets them like Version; without them a build has what the
-// compiler noted of the working copy.
-var Commit, Date string
+// Commit is the commit of a release. The build sets it like Version; without it a build has what the compiler noted of the working copy.
+var Commit string
+
+// Date is the time of Commit, in RFC 3339.
+var Date string
 
 // Build describes the running program.
 type Build struct {

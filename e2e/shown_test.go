@@ -520,7 +520,7 @@ func TestCitedLinksKeepTitleAndAddress(t *testing.T) {
 	community := startFediverse(t, 1)
 	p := startPostWith(t, "", fmt.Sprintf("[[agents]]\nname = \"cites\"\nkind = \"webhook\"\n[agents.webhook]\nurl = %q\nsecret = %q\n", agent.URL, webhookSecret))
 	relay := p.bridge("relay")
-	token := "Bearer " + p.server.peerToken("reader")
+	token := "Bearer " + p.peerToken("reader")
 
 	p.sendAs("cites", "cited@sender.test", milkQuestion)
 	raw := p.outbox.await(t, "cited@sender.test").Raw
@@ -530,7 +530,7 @@ func TestCitedLinksKeepTitleAndAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	note := community.reply(community.mention(p.server, "cites", "cited"+p.server.URL(), milkQuestion))
+	note := community.reply(community.mention(p.server, "cites", "cited"+p.URL(), milkQuestion))
 	post := func(path, body string, header ...string) string {
 		return p.server.shown("POST", path, body, token, header...).body
 	}
@@ -547,8 +547,8 @@ func TestCitedLinksKeepTitleAndAddress(t *testing.T) {
 		"responses":   {post("/v1/responses", `{"model":"cites","input":"where"}`), line},
 		"bridge":      {string(jsonOf(relay.ask(http.MethodGet, "/v1/bridge/pending?limit=1000", nil))), line},
 		"run":         {string(jsonOf(relay.ask(http.MethodGet, fmt.Sprint("/v1/runs/", sent["run_id"]), nil))), line},
-		"A2A":         {string(post("/a2a/cites", string(load.SendBody("cited", milkQuestion, false)), "A2A-Version", "1.0")), `"filename":"Source A"`},
-		"show":        {p.server.inbox("show", fmt.Sprint(sent["run_id"])), line},
+		"A2A":         {post("/a2a/cites", string(load.SendBody("cited", milkQuestion, false)), "A2A-Version", "1.0"), `"filename":"Source A"`},
+		"show":        {p.inbox("show", fmt.Sprint(sent["run_id"])), line},
 	} {
 		t.Run(surface, func(t *testing.T) {
 			for _, want := range []string{shown.line, "https://src.example/a", "Paris is the capital."} {

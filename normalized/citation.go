@@ -285,12 +285,8 @@ func (p *Part) Said() (said Part, ok bool) {
 		return said, false
 	}
 	content := cleanName(p.Content)
-	for _, name := range []string{"", p.Citation.Label(), p.Citation.SourceTitle, p.Citation.Source, p.Citation.SourceURL} {
-		if content == name {
-			return said, false
-		}
-	}
-	return said, true
+	names := []string{"", p.Citation.Label(), p.Citation.SourceTitle, p.Citation.Source, p.Citation.SourceURL}
+	return said, !slices.Contains(names, content)
 }
 
 // Cited splits parts into what an answer says and the citations that stand in it, in their order. A text that says more than the name

@@ -116,7 +116,7 @@ type Options struct {
 	Withdraw func(ctx context.Context) (cancelled int, err error)
 	// WouldWithdraw counts what these entries would cancel, if they were on their lists.
 	WouldWithdraw func(ctx context.Context, entries ...exchange.ListEntry) (count int, err error)
-	OwnHosts map[string]bool // names of this server, which are not blocked
+	OwnHosts      map[string]bool // names of this server, which are not blocked
 	// Listening returns host:port of the listeners for HTTP and for mail of a running server; nil = those of Config.
 	Listening func() (web, mail string)
 	// Listed says what the operator's lists say about a sender, as a running server has them; nil = they are read from the Store.

@@ -193,7 +193,9 @@ func (m *mediaFiles) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // inQuery is a member of an address, without the punctuation of a sentence that ended with the address.
-func inQuery(query url.Values, member string) string { return strings.TrimRight(query.Get(member), ".,;:!?)]}>'\"") }
+func inQuery(query url.Values, member string) string {
+	return strings.TrimRight(query.Get(member), ".,;:!?)]}>'\"")
+}
 
 // find finds the file in the answer that the address names.
 func (m *mediaFiles) find(r *http.Request) (part normalized.Part, open bool, err error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,7 +54,7 @@ func TestEveryCommandTakesEveryIDOfAMessage(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		arguments := append(strings.Fields(cmd.CommandPath())[1:], run)
+		arguments := slices.Concat(strings.Fields(cmd.CommandPath())[1:], []string{run})
 		switch words[len(words)-1] {
 		case "TEXT", "[RESULT]":
 			arguments = append(arguments, `{"success":true,"result":1}`)

@@ -201,7 +201,7 @@ func positionals(use string) (required, optional []string) {
 
 	rest, _, _ = strings.Cut(rest, " | ")
 	flag := false
-	for _, word := range strings.Fields(rest) {
+	for word := range strings.FieldsSeq(rest) {
 		switch {
 		case strings.HasPrefix(word, "--"):
 			flag = true

@@ -138,7 +138,7 @@ func actOn(cmd *cobra.Command, objects ...string) {
 // objectsOf are the arguments that name what a command acts on, by its line of use. Texts and files are none.
 func objectsOf(cmd *cobra.Command) (objects []string) {
 	required, optional := positionals(cmd.Use)
-	names := append(required, optional...)
+	names := slices.Concat(required, optional)
 	for i, given := range cmd.Flags().Args() {
 		if len(names) == 0 {
 			break

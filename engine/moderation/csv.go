@@ -66,8 +66,8 @@ func ReadImport(from io.Reader, options ImportOptions, take func(exchange.ListEn
 		if text == "" {
 			continue
 		}
-		note := ""
-		if text, note = withoutNote(text); text == "" {
+		text, note := withoutNote(text)
+		if text == "" {
 			continue
 		}
 

@@ -60,7 +60,7 @@ func TestImport(t *testing.T) {
 			want: []string{"worse.example refuse note", "p.example refuse", "q.example refuse", "r.example refuse", "s.example refuse", "https://t.example/Users/X refuse", "token:1 refuse"},
 		},
 		"what cannot match": {
-			text: "spam.example because of spam\n10.0.0.1 spam.example\nspam.example spammer\nhttp://\nok.example\n", want: []string{"ok.example refuse"}, bad: []string{"1", "2", "3", "4"},
+			text: "spam.example because of spam\n10.0.0.1 spam.example\nother.example spammer\nhttp://\nok.example\n", want: []string{"ok.example refuse"}, bad: []string{"1", "2", "3", "4"},
 		},
 		"domain alone": {text: "#domain\na.example\n", want: []string{"*.a.example refuse"}},
 		"allowances":   {text: "#domain\na.example\n", options: ImportOptions{List: exchange.ListAllow}, want: []string{"*.a.example"}},

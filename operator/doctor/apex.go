@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -134,7 +135,7 @@ func (d *examiner) redirect(ctx context.Context, address, base string, needed bo
 	switch found := at.Scheme + "://" + at.Host; {
 	case !strings.EqualFold(found, base):
 		d.say(name, status, "no redirect to this server: "+found+" answers "+response.Status, remedy)
-	case response.StatusCode != 200 && response.StatusCode != 400: // without a resource
+	case response.StatusCode != http.StatusOK && response.StatusCode != http.StatusBadRequest: // without a resource
 		d.say(name, status, "is redirected to "+found+", which answers "+response.Status, "let the redirect keep path and query; inbox dns prints how")
 	default:
 		d.say(name, email.FindingOK, "is redirected to "+found, "")
