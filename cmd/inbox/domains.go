@@ -1,11 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"inbox/internal/disk"
 )
 
 func newDomains() *cobra.Command {
@@ -24,6 +27,7 @@ type domainRow struct {
 	State     string `json:"state"` // served, or orphaned: it is in no table [[domains]] any more, and its data is there
 	Directory string `json:"directory"`
 	Schema    string `json:"schema,omitempty"`
+	Files     string `json:"files,omitempty"`
 }
 
 func newDomainsList() *cobra.Command {
@@ -46,7 +50,7 @@ func newDomainsList() *cobra.Command {
 				rows = append(rows, domainRow{Domain: one.Domain, State: "served", Directory: one.DataDir})
 			}
 			for _, one := range left {
-				rows = append(rows, domainRow{one.Domain, "orphaned", one.Directory, one.Schema})
+				rows = append(rows, domainRow{one.Domain, "orphaned", one.Directory, one.Schema, one.Files})
 			}
 			if wantsJSON(cmd) {
 				return printJSON(cmd.OutOrStdout(), rows)
@@ -68,7 +72,8 @@ func newDomainsRemove() *cobra.Command {
 		Use:   "remove DOMAIN --erase",
 		Short: "Delete the data of a domain that is not in the settings any more",
 		Long: `Deletes everything that is kept of a domain whose table [[domains]] was removed: keys, messages, files. It cannot be undone. A domain
-that is still in the settings is refused. On PostgreSQL the rows are in a schema of their own, which the command names, because only the owner
+that is still in the settings is refused, and one that a server started with earlier settings still serves: restart that server first. Files in a
+bucket remain; the command names their address. On PostgreSQL the rows are in a schema of their own, which the command names, because only the owner
 of the database can drop it; the directory is deleted.`,
 		Example: "  inbox domains list\n  inbox domains remove second.example --erase",
 		Args:    arguments(cobra.ExactArgs(1)),
@@ -93,10 +98,13 @@ of the database can drop it; the directory is deleted.`,
 			case !erase:
 				return usageError{fmt.Errorf("nothing was removed; write --erase to delete %s for good", left[at].Directory)}
 			}
-			if err := os.RemoveAll(left[at].Directory); err != nil {
-				return fmt.Errorf("delete the data of %s: %w", left[at].Domain, err)
+			if err := removeDirectory(left[at].Domain, left[at].Directory); err != nil {
+				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s is deleted\n", left[at].Directory)
+			if left[at].Files != "" {
+				fmt.Fprintf(cmd.OutOrStdout(), "Remains   the files, in %s; delete what is below that address\n", left[at].Files)
+			}
 			if left[at].Schema != "" {
 				fmt.Fprintf(cmd.OutOrStdout(), "Remains   the rows, in PostgreSQL; delete them with: DROP SCHEMA %q CASCADE\n", left[at].Schema)
 			}
@@ -105,4 +113,21 @@ of the database can drop it; the directory is deleted.`,
 	}
 	cmd.Flags().BoolVar(&erase, "erase", false, "delete it for good")
 	return cmd
+}
+
+// removeDirectory deletes the directory of a domain that no server has open: one that was not restarted since the table was removed would go
+// on accepting messages into files that are deleted.
+func removeDirectory(domain, directory string) (err error) {
+	seat, err := disk.Take(directory)
+	if errors.Is(err, disk.ErrTaken) {
+		return fmt.Errorf("nothing was removed: a running server still serves %s; restart it, so that it reads the settings without that domain, and try again", domain)
+	}
+	if err == nil {
+		defer func() { err = errors.Join(err, seat.Leave()) }()
+		err = os.RemoveAll(directory)
+	}
+	if err != nil {
+		return fmt.Errorf("delete the data of %s: %w", domain, disk.Cause(err))
+	}
+	return nil
 }

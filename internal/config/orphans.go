@@ -17,6 +17,7 @@ type OrphanedDomain struct {
 	Domain    string `json:"domain"`
 	Directory string `json:"directory"`
 	Schema    string `json:"schema,omitempty"` // of the PostgreSQL database, with its rows; empty = the rows are in the directory
+	Files     string `json:"files,omitempty"`  // where they are in a bucket, without its password; empty = they are in the directory
 }
 
 // OrphanedDomains returns the domains whose data is left of earlier settings. The server at the top of the file knows them.
@@ -42,6 +43,9 @@ func (c *Config) OrphanedDomains() ([]OrphanedDomain, error) {
 		one := OrphanedDomain{Domain: domain, Directory: filepath.Join(c.DataDir, "domains", entry.Name())}
 		if c.DatabaseURL != "sqlite" {
 			one.Schema = SchemaOf(domain)
+		}
+		if files := filesOf(c.BlobURL, domain); files != c.BlobURL {
+			one.Files = files.String()
 		}
 		left = append(left, one)
 	}

@@ -23,3 +23,20 @@ func TestOrphanedDomains(t *testing.T) {
 		t.Errorf("left are %+v, %v", left, err)
 	}
 }
+
+// TestFilesOfOrphanedDomainsInABucket: they are not in the directory, so that the operator has to read where they are.
+func TestFilesOfOrphanedDomainsInABucket(t *testing.T) {
+	data := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(data, "domains", "second.example"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for files, want := range map[SecretURL]string{
+		"file":                                   "",
+		"s3://bucket.example/inbox?secret_key=x": "s3://bucket.example/inbox/domains/second.example?secret_key=xxxxx",
+	} {
+		config := &Config{Domain: "first.example", DataDir: data, DatabaseURL: "sqlite", BlobURL: files}
+		if left, err := config.OrphanedDomains(); err != nil || len(left) != 1 || left[0].Files != want {
+			t.Errorf("of %s are left %+v, %v", files, left, err)
+		}
+	}
+}
