@@ -130,6 +130,19 @@ func asciiHost(host string) (string, bool) {
 	return host, validHost(host)
 }
 
+// punycode are labels of a domain in their form for the DNS, in a text of any kind.
+var punycode = regexp.MustCompile(`\bxn--[0-9A-Za-z-]+`)
+
+// Spelled returns a text that has a domain, such as an address, with the domain as people write it: letters instead of punycode.
+func Spelled(text string) string {
+	return punycode.ReplaceAllStringFunc(text, func(label string) string {
+		if letters, err := idna.Punycode.ToUnicode(label); err == nil {
+			return letters
+		}
+		return label
+	})
+}
+
 func validHost(host string) bool {
 	if host == "" || len(host) > maxDomainBytes {
 		return false

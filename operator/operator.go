@@ -17,7 +17,6 @@ import (
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
-	"inbox/internal/clip"
 	"inbox/internal/config"
 	"inbox/internal/queue"
 	"inbox/internal/safehttp"
@@ -35,8 +34,20 @@ func ByCommand(ctx context.Context, command, user string, objects ...string) con
 	words := strings.Fields(command)
 	return store.WithAct(ctx, exchange.AuditRecord{
 		Code: exchange.AuditOperator + "command." + strings.Join(words[min(1, len(words)):], "."), Principal: exchange.OperatorPrincipal("command " + user),
-		Detail: clip.Marked(strings.Join(append([]string{command}, objects...), " "), maxDetail, "…"),
+		Detail: detailOf(command, objects),
 	})
+}
+
+// detailOf names a command and what it acts on, as far as there is room. No object is cut: an erasure would not find a part of a name.
+func detailOf(command string, objects []string) string {
+	detail := command
+	for _, object := range objects {
+		if len(detail)+len(" ")+len(object) > maxDetail-len(" …") {
+			return detail + " …"
+		}
+		detail += " " + object
+	}
+	return detail
 }
 
 // maxDetail bounds the detail of a record, in bytes: a command may name thousands of messages.

@@ -180,3 +180,18 @@ func TestFirstAdminTokenIsPrivate(t *testing.T) {
 		t.Errorf("%+v, %v", tokens, err)
 	}
 }
+
+// TestDetailOfACommandCutsNoName: an erasure finds whole names, not beginnings of them.
+func TestDetailOfACommandCutsNoName(t *testing.T) {
+	names := make([]string, 40)
+	for i := range names {
+		names[i] = "@somebody-with-a-name@peer.example"
+	}
+	detail := detailOf("inbox block add", names)
+	if len(detail) > maxDetail || !strings.HasSuffix(detail, names[0]+" …") {
+		t.Errorf("%d bytes: %s", len(detail), detail)
+	}
+	if got := detailOf("inbox show", []string{"one", "two"}); got != "inbox show one two" {
+		t.Error(got)
+	}
+}

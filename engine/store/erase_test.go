@@ -36,6 +36,21 @@ func TestMentions(t *testing.T) {
 	}
 }
 
+// TestMentionsInLettersBeyondASCII: a name is found with its domain in the form of the DNS, and as an operator wrote it on a command line.
+func TestMentionsInLettersBeyondASCII(t *testing.T) {
+	names := PersonNames{
+		Principals: []string{"peer.example https://xn--bcher-kva.example/users/bob"}, Addresses: []identity.ProvenAddress{"@alice@xn--bcher-kva.example"},
+	}.texts()
+	for text, want := range map[string]bool{
+		"inbox erase @alice@bücher.example": true, "inbox block add Alice@BÜCHER.example": true, "alice@xn--bcher-kva.example": true,
+		"https://bücher.example/users/bob": true, "malice@bücher.example": false, "alice@bücher.example.org": false,
+	} {
+		if got := mentions(text, names); got != want {
+			t.Errorf("%q: %t, want %t", text, got, want)
+		}
+	}
+}
+
 // said is a message of a sender that ended. The evidence of a verified one vouches for the address.
 func said(id, principal, address, text string, verified bool) exchange.TurnRecord {
 	turn := exchange.TurnRecord{

@@ -42,6 +42,9 @@ func (p PersonNames) texts() []string {
 	for _, address := range p.Addresses {
 		found[strings.ToLower(address.Mail())] = true // also inside of @user@domain and mailto:user@domain
 	}
+	for name := range maps.Clone(found) { // a command, or a peer's report, has the domain as it was written
+		found[strings.ToLower(identity.Spelled(name))] = true
+	}
 	delete(found, "")
 	return slices.Sorted(maps.Keys(found))
 }
