@@ -48,6 +48,7 @@ type probing struct {
 	running bool // at most one probe of an agent runs on a node
 	next    time.Time
 	down    bool // the last probe failed
+	asked   bool // the back end is back, and a turn may ask whether it answers: the outage lasts until one did
 }
 
 func newProber(b *breaker) *prober {
@@ -184,7 +185,7 @@ func (p *prober) probe(ctx context.Context, agent string) {
 	unclear := silent && !errors.Is(err, upstream.ErrDown) && p.runsNow(agent)
 	p.mu.Lock()
 	one, first := p.probes[agent], p.failed[agent]
-	before := one.down
+	before, asked := one.down, one.asked
 	if !unclear {
 		one.down = err != nil
 	}
@@ -198,13 +199,17 @@ func (p *prober) probe(ctx context.Context, agent string) {
 	case unclear:
 	case err != nil:
 		p.down(ctx, agent, first, err)
+		asked = false
 	case before:
 		again = !p.back(ctx, agent, entry.Settings.Retry.Rate)
+		asked = !again
+	case asked:
+		p.unasked(ctx, agent, entry.Settings.Retry.Rate)
 	}
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	one.down = one.down || again
+	one.down, one.asked = one.down || again, asked
 	one.running, one.next = false, time.Now().Add(cmp.Or(entry.Settings.Retry.Probe, agents.DefaultProbe))
 }
 
@@ -265,6 +270,33 @@ func (p *prober) back(ctx context.Context, agent string, rate float64) bool {
 		p.known[agent] = outage
 	}
 	return changed
+}
+
+// never is longer than any turn waits.
+const never = 100 * 365 * 24 * time.Hour
+
+// unasked ends an outage whose back end is back if no turn is left to ask whether it answers: the one that was to ask was withdrawn.
+func (p *prober) unasked(ctx context.Context, agent string, rate float64) {
+	outage, known := p.backEnd(ctx, agent)
+	if !known || !outage.open() {
+		return
+	}
+	now, closed := time.Now(), false
+	err := p.options.Store.InTx(ctx, func(tx Tx) (err error) {
+		closed = false
+		waits, err := tx.HastenFirst(ctx, agent, never) // no turn is moved
+		if err != nil || waits {
+			return err
+		}
+		closed, err = p.close(ctx, tx, outage, now, rate)
+		return err
+	})
+	if err != nil {
+		p.options.Logger.WarnContext(ctx, "an agent's back end is back, which cannot be noted now", "agent", agent, "error", err)
+	}
+	if err == nil && closed {
+		p.closed(ctx, outage, now)
+	}
 }
 
 // close ends an outage in a transaction and brings the turns forward that wait. It reports whether the breaker was open.

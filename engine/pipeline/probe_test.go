@@ -156,6 +156,30 @@ func TestOutageEndsWithoutAMessage(t *testing.T) {
 	})
 }
 
+// TestOutageEndsWithoutTheMessageThatWasToAsk: the message that was brought forward to ask whether the program is back is withdrawn before it asks.
+func TestOutageEndsWithoutTheMessageThatWasToAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		program := &backEnd{failure: errGateway}
+		r := startOutage(t, "sqlite", program, agents.Settings{}, withProbes)
+		id := r.receive(t, ofDomain("first.example", "m1")).TurnID
+		pass(20 * time.Minute)
+		program.fail(nil)
+		for before := program.probes; program.probes == before; {
+			pass(100 * time.Millisecond)
+		}
+		if _, err := r.pipeline.Cancel(t.Context(), id, "by its sender"); err != nil {
+			t.Fatal(err)
+		}
+		pass(20 * time.Second)
+		if calls, answered := program.counts(); answered != 0 {
+			t.Fatalf("%d calls, %d answers", calls, answered)
+		}
+		if got := r.outage(); got.Since.IsZero() || got.ClosedAt.IsZero() {
+			t.Errorf("outage %+v", got)
+		}
+	})
+}
+
 // TestBacklogIsBroughtForwardInPlaces: each waiting turn of the agent gets an earlier place by its age; turns of other agents, and turns with an
 // earlier place, keep theirs.
 func TestBacklogIsBroughtForwardInPlaces(t *testing.T) {
