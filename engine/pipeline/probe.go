@@ -112,6 +112,11 @@ func (p *prober) due(ctx context.Context) (names []string) {
 			delete(p.probes, agent)
 		}
 	}
+	for agent := range open {
+		if p.probes[agent] == nil { // another process noted the outage: this one has not seen the back end down, and may be the first to see it back
+			p.probes[agent] = &probing{down: true}
+		}
+	}
 	for agent := range p.failed {
 		open[agent] = true
 	}

@@ -180,6 +180,26 @@ func TestOutageEndsWithoutTheMessageThatWasToAsk(t *testing.T) {
 	})
 }
 
+// TestBackEndThatCameBackDuringARestart: the new process has never seen it down; the row of the outage says that it was.
+func TestBackEndThatCameBackDuringARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		program := &backEnd{failure: errGateway}
+		r := startOutage(t, "sqlite", program, agents.Settings{}, withProbes)
+		id := r.receive(t, ofDomain("first.example", "m1")).TurnID
+		pass(11 * time.Minute)
+		r.stop()
+		program.fail(nil)
+		r.start()
+		pass(20 * time.Second)
+		if turn := r.turn(id); turn.State != exchange.StateAnswered {
+			t.Errorf("20 s after the start the turn is %s: %s", turn.State, turn.Reason)
+		}
+		if got := r.outage(); got.ClosedAt.IsZero() {
+			t.Errorf("outage %+v", got)
+		}
+	})
+}
+
 // TestBacklogIsBroughtForwardInPlaces: each waiting turn of the agent gets an earlier place by its age; turns of other agents, and turns with an
 // earlier place, keep theirs.
 func TestBacklogIsBroughtForwardInPlaces(t *testing.T) {
