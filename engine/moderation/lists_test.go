@@ -309,3 +309,15 @@ func BenchmarkSender(b *testing.B) {
 		l.Sender(sender)
 	}
 }
+
+// TestActorAtTheFrontPageIsNotItsServer: an actor may be a fragment of the front page, beside others of that server.
+func TestActorAtTheFrontPageIsNotItsServer(t *testing.T) {
+	for text, want := range map[string]string{
+		"https://social.example/#alice": exchange.TargetActor, "https://social.example#alice": exchange.TargetActor, "https://social.example/": exchange.TargetHost,
+	} {
+		kind, target, err := ParseTarget(text)
+		if err != nil || kind != want || kind == exchange.TargetActor && target != "https://social.example#alice" {
+			t.Errorf("%s: %s %q, %v", text, kind, target, err)
+		}
+	}
+}

@@ -106,7 +106,7 @@ func parseActor(text string) (kind, target string, err error) {
 	if err != nil {
 		return "", "", fault.Newf(fault.Malformed, "%q names no host", text)
 	}
-	if strings.Trim(u.Path, "/") == "" && u.RawQuery == "" {
+	if strings.Trim(u.Path, "/") == "" && u.RawQuery == "" && u.Fragment == "" {
 		return exchange.TargetHost, host, nil // the front page of a server means the server
 	}
 
