@@ -66,9 +66,11 @@ func ReadImport(from io.Reader, options ImportOptions, take func(exchange.ListEn
 		if text == "" {
 			continue
 		}
-		text, note := withoutNote(text)
-		if text == "" {
-			continue
+		var note string
+		if !headed { // in a column a hash is a part of a field
+			if text, note = withoutNote(text); text == "" {
+				continue
+			}
 		}
 
 		report := func(why string) { bad(exchange.BadLine{Line: number, Text: beginning(text), Why: why}) }

@@ -126,3 +126,16 @@ func FuzzImport(f *testing.F) {
 		}, func(exchange.BadLine) {})
 	})
 }
+
+// TestFieldWithAHashIsNoNote: a comment of Mastodon's export may have a hash tag, and stand before the domain.
+func TestFieldWithAHashIsNoNote(t *testing.T) {
+	const list = "#public_comment,#domain,#severity\nwe saw #spam here,worse.example,suspend\n"
+	var taken []exchange.ListEntry
+	err := ReadImport(strings.NewReader(list), ImportOptions{List: exchange.ListBlock}, func(e exchange.ListEntry) error {
+		taken = append(taken, e)
+		return nil
+	}, func(bad exchange.BadLine) { t.Errorf("%+v", bad) })
+	if err != nil || len(taken) != 1 || taken[0].Target != "*.worse.example" || taken[0].Reason != "we saw #spam here" {
+		t.Errorf("%+v, %v", taken, err)
+	}
+}
