@@ -270,6 +270,7 @@ var unrun = map[string]string{
 	"export INBOX_TEST_DATABASE":   "begins the database of the next command",
 	"go test ./e2e/twopersons":     "searches for hours; e2e/twopersons runs a few sequences of each pair",
 	"go test ./e2e/explore":        "searches for hours; e2e/explore runs a part of it",
+	"make release":                 "builds for all platforms; tools/release tests it",
 	"scripts/release":              "builds for all platforms; tools/release tests it",
 	"scripts/image":                "builds for all platforms; TestImage runs what it writes",
 	"PLATFORMS=linux/amd64 script": "the same for one platform",

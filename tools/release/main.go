@@ -1,5 +1,6 @@
 // Command release packs a program into archives that are the same byte for byte wherever they are made: a tar.gz and an image of a
-// container (OCI) for each platform, an image for all of them, a list of what is inside each program (SPDX), and the sums of all.
+// container (OCI) for each platform, an image for all of them, a list of what is inside each program (SPDX), the script that installs an
+// archive, and the sums of all.
 // scripts/release calls it; it is no part of the server.
 package main
 
@@ -76,7 +77,21 @@ func writeRelease(directory, version string, made time.Time, programs []build) e
 	if err := writeImage(filepath.Join(directory, "inbox_"+version+".image.tar"), version, made, programs); err != nil {
 		return err
 	}
+	if err := copyInstaller(directory); err != nil {
+		return err
+	}
 	return sums(directory)
+}
+
+const installer = "install.sh"
+
+// copyInstaller adds the script that installs an archive of the release.
+func copyInstaller(directory string) error {
+	script, err := os.ReadFile(filepath.Join("scripts", installer))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(directory, installer), script, 0o755) //nolint:gosec // it is published, and run
 }
 
 // extras go beside the program, with the names that they have inside.
@@ -212,7 +227,7 @@ func sums(directory string) error {
 	}
 	var text strings.Builder
 	for _, entry := range entries {
-		if !strings.HasPrefix(entry.Name(), "inbox_") {
+		if entry.Name() != installer && !strings.HasPrefix(entry.Name(), "inbox_") {
 			continue
 		}
 		file, err := os.Open(filepath.Join(directory, entry.Name())) //nolint:gosec // G703: the one who makes a release names the files

@@ -49,7 +49,7 @@ func TestArchivesAreTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	entries, err := os.ReadDir(directory)
-	if err != nil || len(entries) != 5 {
+	if err != nil || len(entries) != 6 {
 		t.Fatalf("%v, %v", entries, err)
 	}
 	for _, entry := range entries {
@@ -110,7 +110,7 @@ func TestSums(t *testing.T) {
 		command.Dir = directory
 		return command.CombinedOutput()
 	}
-	if said, err := check(); err != nil || bytes.Count(said, []byte(": OK")) != 4 {
+	if said, err := check(); err != nil || bytes.Count(said, []byte(": OK")) != 5 {
 		t.Errorf("%v\n%s", err, said)
 	}
 	if err := os.WriteFile(filepath.Join(directory, "inbox_1.2.3_linux_amd64.spdx.json"), nil, 0o600); err != nil {
