@@ -64,7 +64,7 @@ func New(options Options) (*Adapter, error) {
 	options.defaults()
 	s := &site{options, strings.TrimSuffix(options.PublicURL, "/")}
 
-	access := &access{s, bearer.NewCache(options.Tokens)}
+	access := &access{s, bearer.NewCache(options.Tokens), make(chan struct{}, atATime)}
 	sessions := &sessions{s, access}
 	tools := &clientTools{s, sessions}
 	runs := &runs{site: s, access: access, sessions: sessions, tools: tools}

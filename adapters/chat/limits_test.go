@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"inbox/internal/await"
 )
 
 // TestGuestsMaySendWhatThePageOffers: a file as large as the script lets a guest attach is taken, and a larger message is refused with
@@ -67,5 +69,25 @@ func TestGuestsMaySendWhatThePageOffers(t *testing.T) {
 				t.Errorf("as much from the holder of a token: %d %.300s", got.status, got.body)
 			}
 		})
+	}
+}
+
+// TestLargeMessagesOfGuestsAreDecodedInTurn: many large messages of guests at once are all answered, and so is a small one beside them.
+func TestLargeMessagesOfGuestsAreDecodedInTurn(t *testing.T) {
+	t.Parallel()
+	s := newChatServer(t)
+	picture := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 1<<20))
+	large := `{"agent":"helper","message":"look","attachments":[{"name":"a.bin","mimeType":"application/octet-stream","bytes":"` + picture + `"}]}`
+	answered := make(chan int, 12)
+	for range cap(answered) {
+		go func() { answered <- s.post("/v1/chat", "", large).status }()
+	}
+	if got := s.post("/v1/chat", "", `{"agent":"helper","message":"hi"}`); got.status != http.StatusOK {
+		t.Errorf("a small message beside large ones: %d %s", got.status, got.body)
+	}
+	for range cap(answered) {
+		if status := await.Receive(t, answered, "the answer to a large message"); status != http.StatusOK {
+			t.Errorf("a large message was answered %d", status)
+		}
 	}
 }

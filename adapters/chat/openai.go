@@ -49,7 +49,11 @@ func (a *openAI) read(r *http.Request, into any) (who caller, body []byte, err e
 	if who, err = a.access.identify(r); err != nil {
 		return who, nil, err
 	}
-	if body, err = a.access.readBodyUpTo(r, who, maxCompletionBytes); err != nil {
+	limit := int64(maxCompletionBytes)
+	if who.guest() { // the request stays in memory until its answer is there
+		limit = largeRequest
+	}
+	if body, err = a.access.readBodyUpTo(r, who, limit); err != nil {
 		return who, nil, err
 	}
 	if err := json.Unmarshal(body, into); err != nil {

@@ -118,22 +118,32 @@ func (a *restAPI) serveChat(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	q, err := a.readChat(body)
-	if err != nil {
-		return err
-	}
-
-	q.who = who
-	if err := a.access.admit(who, q.agent); err != nil {
-		return err
-	}
-
-	found, err := a.messages.accept(r.Context(), q, "")
+	found, err := a.acceptChat(r.Context(), who, body)
 	if err != nil {
 		return err
 	}
 
 	return a.answerChat(w, r, found)
+}
+
+func (a *restAPI) acceptChat(ctx context.Context, who caller, body []byte) (run, error) {
+	done, err := a.access.takeTurn(ctx, who, len(body))
+	if err != nil {
+		return run{}, err
+	}
+	defer done()
+
+	q, err := a.readChat(body)
+	if err != nil {
+		return run{}, err
+	}
+
+	q.who = who
+	if err := a.access.admit(who, q.agent); err != nil {
+		return run{}, err
+	}
+
+	return a.messages.accept(ctx, q, "")
 }
 
 func (a *restAPI) readChat(body []byte) (question, error) {

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -32,7 +33,8 @@ var callers = promauto.NewCounterVec(prometheus.CounterOpts{
 // access checks who calls, whether the caller may write to an agent, and how much it may send.
 type access struct {
 	*site
-	tokens *bearer.Cache
+	tokens   *bearer.Cache
+	decoding chan struct{} // has a place for each large request of a guest that is decoded
 }
 
 // caller is who a request is from: the holder of a token, or a guest, who is known by a session alone.
@@ -263,6 +265,25 @@ func (a *access) readBodyUpTo(r *http.Request, who caller, limit int64) ([]byte,
 }
 
 // tooLarge names the limit, and for a guest that a token has another one.
+const (
+	// largeRequest is the size from which requests of guests are decoded one after the other: decoded, one of 7 MiB takes some 50 MiB.
+	largeRequest = 512 << 10
+	atATime      = 2
+)
+
+// takeTurn waits until a request may be decoded. Small ones, and those of callers who prove who they are, wait for nothing.
+func (a *access) takeTurn(ctx context.Context, who caller, size int) (done func(), err error) {
+	if !who.guest() || size < largeRequest {
+		return func() {}, nil
+	}
+	select {
+	case a.decoding <- struct{}{}:
+		return func() { <-a.decoding }, nil
+	case <-ctx.Done():
+		return nil, fault.Wrap(fault.Unavailable, "too many large messages are being read at the same time: try again later", context.Cause(ctx))
+	}
+}
+
 func tooLarge(limit int64, guest bool) error {
 	size := fmt.Sprintf("%d MiB", limit>>20)
 	if limit%(1<<20) != 0 {

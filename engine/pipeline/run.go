@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"inbox/agents"
@@ -387,10 +388,11 @@ func (s *runner) failed(ctx context.Context, job queue.Job, turn exchange.TurnRe
 		s.prober.suspect(turn.Agent, cause)
 	}
 
-	if fault.CodeOf(cause) == normalized.FailedTimeout && turn.Attempt > 1 {
-		late := *fault.Of(cause)
-		late.Cause = fmt.Errorf("%w; the run is not repeated again: raise the agent's timeout (now %s) or let it answer sooner", late.Cause, agent.Settings.TimeLimit)
-		return s.fail(ctx, job, turn, record, &late)
+	late, exceeded := fault.CodeOf(cause) == normalized.FailedTimeout, strings.Contains(job.LastError, limitExceeded)
+	if late && exceeded {
+		last := *fault.Of(cause)
+		last.Cause = fmt.Errorf("%w; the run is not repeated again: raise the agent's timeout (now %s) or let it answer sooner", last.Cause, agent.Settings.TimeLimit)
+		return s.fail(ctx, job, turn, record, &last)
 	}
 	if s.breaker.isAtFault(turn.Agent, turn, cause) {
 		return s.fail(ctx, job, turn, record, fault.GiveUp(fault.Of(cause).Public, fmt.Errorf("%w (%d times, while the agent answered others)", cause, failuresOfTurn)))
@@ -405,12 +407,18 @@ func (s *runner) failed(ctx context.Context, job queue.Job, turn exchange.TurnRe
 	if err := record.flushResult(ctx, nil); err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
+	if late || exceeded { // the row of the job remembers it, whatever fails next
+		cause = fmt.Errorf("%s: %w", limitExceeded, cause)
+	}
 	if snooze {
 		return queue.SnoozeBecause(wait, cause)
 	}
 
 	return queue.RetryAfter(wait, cause)
 }
+
+// limitExceeded is in the last error of a job one of whose runs its agent's time limit ended: a second one is not repeated.
+const limitExceeded = "a run exceeded the time limit of its agent"
 
 // fail ends a turn with a plain sentence to its sender.
 func (s *runner) fail(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, cause error) error {
