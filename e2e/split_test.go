@@ -82,7 +82,7 @@ func (w *internet) splitDomain(server string) {
 	site.serve(snippet)
 
 	said := m.sh("inbox doctor --config " + written.Config)
-	for _, line := range strings.SplitSeq(said, "\n") {
+	for line := range strings.SplitSeq(said, "\n") {
 		if strings.HasPrefix(line, "fail") || strings.HasPrefix(line, "warn") && !strings.Contains(line, "clock") && !strings.Contains(line, "proxies") {
 			w.t.Errorf("the doctor says %s", line)
 		}
