@@ -43,7 +43,7 @@ func TestForgedMailLeavesABoundedDisk(t *testing.T) {
 			}
 			return receipt
 		}
-		if _, err := e.pipeline.Receive(t.Context(), forged(0, "192.0.2.1", 301<<10)); !fault.Is(err, fault.TooLarge) {
+		if _, err := e.pipeline.Receive(t.Context(), forged(0, "192.0.2.1", 1<<20)); !fault.Is(err, fault.TooLarge) {
 			t.Errorf("%v, want too large", err)
 		}
 		first := holds(forged(1, "192.0.2.1", 200<<10), true)

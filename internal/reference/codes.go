@@ -43,6 +43,7 @@ var codes = []Group{
 		{"agents_chat_invalid_input_message_type", "400. A message of `input_messages` has a type that none may have.", "Use the types that the [runtime contract](../contract/runtime.md) names."},
 		{"agents_chat_unpaired_input_messages", "400. A call of a tool has no result, or a result no call.", "Send each call with its result."},
 		{"agents_frontend_chat_invalid_input", "400. The REST request names no agent or has no message.", "Send `agent` and `message`."},
+		{"agents_chat_invalid_result", "In programs that embed the chat contract: the handler gave no object.", "Let the handler return an object with `reply`."},
 		{"agents_chat_jsonrpc_invalid_params", "400. The parameters of a JSON-RPC request have another form.", "Compare them with [chat.md](../chat.md)."},
 	}},
 	{Title: "Bridges and connectors", Entries: []Entry{
