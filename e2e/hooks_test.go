@@ -379,7 +379,7 @@ func TestBudgetStopsARunByName(t *testing.T) {
 		provider := startModel(t, repeatsTools)
 		for name, test := range map[string]struct{ table, state, text, row string }{
 			"tokens":   {"tokens = 20", "TASK_STATE_FAILED", "would have to spend more", `budget_exceeded    {"budget":"tokens","ceiling":20,"current":26`},
-			"one tool": {"[[agents.llm.budgets.tools]]\nname = \"notes/list_notes\"\ncalls = 1", completed, "Hello from the model.", `"budget":"tool_calls_notes__list_notes","ceiling":1,"current":1`},
+			"one tool": {"[[agents.llm.budgets.tools]]\nname = \"notes/list_notes\"\ncalls = 1", "TASK_STATE_INPUT_REQUIRED", "Hello from the model.", `"budget":"tool_calls_notes__list_notes","ceiling":1,"current":1`},
 		} {
 			notes := filepath.Join(t.TempDir(), "notes.jsonl")
 			table := strings.Replace(noteTaker(t, provider, notes, ""), "[[agents.mcp]]", "[agents.llm.budgets]\n"+test.table+"\n[[agents.mcp]]", 1)

@@ -244,7 +244,7 @@ func TestGreeting(t *testing.T) {
 		t.Error(err)
 	}
 	for _, want := range []string{
-		"runs with " + s.ConfigFile(), "@echo@", s.URL() + "/@echo/chat", s.URL() + "/a2a/echo/.well-known/agent-card.json", s.URL() + "/api/v1, token in ",
+		"runs with " + s.ConfigFile(), "@echo@", s.URL() + "/@echo/chat", s.URL() + "/a2a/echo/.well-known/agent-card.json", s.URL() + "/console, sign in with the token in ", s.URL() + "/api/v1",
 		"SMTP at " + s.Settings.SMTP, "standard error", filepath.Base(s.ConfigFile()),
 	} {
 		if !strings.Contains(got, want) {
