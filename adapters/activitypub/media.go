@@ -192,16 +192,11 @@ func (m *mediaFiles) serve(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, content)
 }
 
-// inQuery is a member of an address, without the punctuation of a sentence that ended with the address.
-func inQuery(query url.Values, member string) string {
-	return strings.TrimRight(query.Get(member), ".,;:!?)]}>'\"")
-}
-
 // find finds the file in the answer that the address names.
 func (m *mediaFiles) find(r *http.Request) (part normalized.Part, open bool, err error) {
 	missing := fault.New(fault.NotFound, "no such file")
 	digest, query := httpserver.Param(r, "digest"), r.URL.Query()
-	reply, _, err := m.options.Replies.Reply(r.Context(), inQuery(query, "reply"))
+	reply, _, err := m.options.Replies.Reply(r.Context(), httpserver.TrimPunctuation(query.Get("reply")))
 	switch {
 	case fault.Is(err, fault.NotFound), err == nil && reply.Response.Silent:
 		return part, false, missing
@@ -212,7 +207,7 @@ func (m *mediaFiles) find(r *http.Request) (part normalized.Part, open bool, err
 	}
 
 	open = m.published(reply)
-	if !open && !m.opens(reply.ID, digest, inQuery(query, "key")) {
+	if !open && !m.opens(reply.ID, digest, httpserver.TrimPunctuation(query.Get("key"))) {
 		return part, false, missing
 	}
 

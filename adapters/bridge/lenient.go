@@ -21,10 +21,9 @@ const (
 // maxRepairs bounds the rules that one row can break: each of its members has one.
 const maxRepairs = 8
 
-// lenientRow reads a row of the older agent framework as that framework stores it, which is not always as its rules say: with times as
-// numbers, with the turn instead of the agent, with text where an object belongs, with the members of a type beside an empty content, and
-// with types of its own. It returns the row in the form of the rules, for the envelope, and what it broke; nothing for a row that keeps
-// the rules. The given row is unchanged. An error is that of a value that is not such a row at all.
+// lenientRow reads a row as the older agent framework stores it. Such rows may break the framework's own rules: numeric timestamps, a turn id
+// in place of the agent, text in place of an object, type-specific members beside an empty content, and unlisted types. It returns a
+// repaired copy for the envelope, and the rules that the given row breaks, if any. It fails for a value that is no row.
 func lenientRow(given any) (row map[string]any, broken []string, err error) {
 	message, is := given.(map[string]any)
 	if !is || value.Text(message["type"]) == "" {

@@ -10,8 +10,8 @@ import (
 	"inbox/internal/fault"
 )
 
-// TestRowsThatTheFrameworkStores: rows as the framework writes them are kept byte for byte, are shown by what they say, and name in metadata
-// which rules they break. A strict import refuses them.
+// TestRowsThatTheFrameworkStores: the import keeps the values and numbers of rows as the framework writes them, shows their text, and lists
+// the broken rules in the metadata. A strict import refuses these rows.
 func TestRowsThatTheFrameworkStores(t *testing.T) {
 	for row, want := range map[string]struct {
 		kind   envelope.Type

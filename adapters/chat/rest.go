@@ -127,7 +127,7 @@ func (a *restAPI) serveChat(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *restAPI) acceptChat(ctx context.Context, who caller, body []byte) (run, error) {
-	done, err := a.access.takeTurn(ctx, who, len(body))
+	done, err := a.access.awaitDecoding(ctx, who, len(body))
 	if err != nil {
 		return run{}, err
 	}

@@ -266,13 +266,13 @@ func (a *access) readBodyUpTo(r *http.Request, who caller, limit int64) ([]byte,
 
 // tooLarge names the limit, and for a guest that a token has another one.
 const (
-	// largeRequest is the size from which requests of guests are decoded one after the other: decoded, one of 7 MiB takes some 50 MiB.
+	// largeRequest is the size from which at most atATime requests of guests are decoded together. Decoding 7 MiB takes about 50 MiB.
 	largeRequest = 512 << 10
 	atATime      = 2
 )
 
-// takeTurn waits until a request may be decoded. Small ones, and those of callers who prove who they are, wait for nothing.
-func (a *access) takeTurn(ctx context.Context, who caller, size int) (done func(), err error) {
+// awaitDecoding waits for one of the places in which large requests of guests are decoded; done frees it. All other requests pass at once.
+func (a *access) awaitDecoding(ctx context.Context, who caller, size int) (done func(), err error) {
 	if !who.guest() || size < largeRequest {
 		return func() {}, nil
 	}

@@ -13,8 +13,8 @@ import (
 	"inbox/inboxtest"
 )
 
-// TestEveryCommandTakesEveryIDOfAMessage runs each command whose line has an ID with the run id of a chat, which is none of the server's own.
-// A command about a message, or about what belongs to one, finds it.
+// TestEveryCommandTakesEveryIDOfAMessage runs each command that takes an ID with the run id of a chat, which the client chose. Commands about
+// messages, their deliveries, demands, approvals and tool requests must find the message.
 func TestEveryCommandTakesEveryIDOfAMessage(t *testing.T) {
 	ofOthers := map[string]string{
 		"inbox mail show": "a kept mail", "inbox mail forward": "a kept mail", "inbox sessions end": "a session of the console", "inbox tokens revoke": "a token",

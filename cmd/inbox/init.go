@@ -155,7 +155,7 @@ func (o *initOptions) complete(cmd *cobra.Command) error {
 	return asked.run(cmd.Context(), o)
 }
 
-// apex finds out who has the domain already. Without an answer of the DNS its records are left alone.
+// apex looks up whether the domain already has a web site or mail. If the DNS does not answer, the default is that a web site stays.
 func (i *interview) apex(ctx context.Context, o *initOptions) error {
 	own, _, err := publicAddresses(o.addresses)
 	if err != nil {
@@ -308,7 +308,7 @@ func (o *initOptions) describe(cmd *cobra.Command, written *firstStart) error {
 	return nil
 }
 
-// warnings are what the records would take away, and what is missing.
+// warnings lists existing services that the printed records would replace, and missing prerequisites.
 func (o *initOptions) warnings(addresses []netip.Addr) []string {
 	list, s := []string{}, o.setup
 	if s.Apex != setup.ApexElsewhere && len(o.found.Web) > 0 {

@@ -19,8 +19,8 @@ import (
 // mention is a command line in a text, up to what ends it there.
 var mention = regexp.MustCompile("(^|[^\\w./-])inbox ([a-z][^`\"\\n|;&)(]*)")
 
-// badMention says what is wrong with a command line that begins after "inbox "; empty = nothing. Sure means that the text is code: in prose
-// a word after inbox need not be a command.
+// badMention returns the error in a command line, given without its leading "inbox"; empty = the command exists. With sure the text is code,
+// where the first word must be a command; in prose it need not be.
 func badMention(line string, sure bool) string {
 	root := newRoot()
 	root.InitDefaultHelpCmd()
@@ -71,7 +71,7 @@ func subcommand(command *cobra.Command, word string) *cobra.Command {
 	return nil
 }
 
-// mentionsIn returns what is wrong with the command lines of a text.
+// mentionsIn returns the errors in the command lines of a text.
 func mentionsIn(text string, sure bool) (wrong []string) {
 	for _, found := range mention.FindAllStringSubmatch(text, -1) {
 		if bad := badMention(found[2], sure); bad != "" {

@@ -101,9 +101,9 @@ func parkThread(ctx context.Context, tx Tx, newest exchange.TurnRecord, at time.
 	return parked, err
 }
 
-// TakeOver gives a conversation to an operator: what its agent runs, or is to run, waits for them. The agent of a
-// run under way is told, and may finish what it is at; what it brings does not leave. With force it is taken from another operator. Done twice by the same one it is done once. NotFound
-// without such a conversation, Conflict when another operator has it.
+// TakeOver gives a conversation to an operator, for whom its current and later messages wait. A run in progress is told and may finish its
+// turn; its answer becomes a draft. With force the conversation is taken from another operator. A second call by the same operator changes
+// nothing. NotFound without such a conversation, Conflict if another operator has it.
 func (s *takeovers) TakeOver(ctx context.Context, agent, threadID, by string, force bool) (exchange.Takeover, error) {
 	newest, err := s.newestOf(ctx, agent, threadID)
 	if err != nil {

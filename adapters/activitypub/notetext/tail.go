@@ -9,8 +9,7 @@ import (
 	"inbox/normalized"
 )
 
-// apart splits an answer into what it says and what stands below that, in their orders: where the answer comes from, and which tools
-// were called for it.
+// apart separates the text of an answer from its tail, which lists the sources and the tool calls. Both keep their order.
 func apart(parts []normalized.Part) (said, tail []normalized.Part) {
 	for i := range parts {
 		if parts[i].Kind == normalized.PartToolCall {

@@ -82,7 +82,7 @@ func stored(t *testing.T, status, members string) string {
 	return `{"ok":` + value.EncodeText(all) + `}`
 }
 
-// TestStartGetCancel covers a run that goes on elsewhere.
+// TestStartGetCancel covers a run that another process executes.
 func TestStartGetCancel(t *testing.T) {
 	started := `"started_at":"<timestamp>","metadata":{"m":1}`
 	play(t, `{}`, [][3]string{
@@ -105,7 +105,7 @@ func TestStartGetCancel(t *testing.T) {
 	})
 }
 
-// TestRunThenGetAndCancel covers what a handler gives, for each kind of outcome.
+// TestRunThenGetAndCancel covers each outcome of a handler.
 func TestRunThenGetAndCancel(t *testing.T) {
 	const run = `{"task":{"id":"t"},"run_id":"r","session_id":"s"}`
 	for name, test := range map[string]struct{ handler, outcome, kept, cancelled string }{

@@ -99,7 +99,7 @@ func (r recording) do(ctx context.Context, operation string, given any) (any, er
 	return nil, fmt.Errorf("unknown operation %q", operation)
 }
 
-// start claims a run that its executor goes on with elsewhere.
+// start claims a run that another process executes.
 func (r recording) start(ctx context.Context, run map[string]any) (any, error) {
 	if run["executor_id"] == nil {
 		run["executor_id"] = "local"
