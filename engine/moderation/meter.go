@@ -380,12 +380,17 @@ func (m *Meter) Explain(ctx context.Context, s Subject) (bool, *Reservation) {
 
 // counter returns the counter of a key and makes it the one used last; the caller holds the lock.
 func (m *Meter) counter(key string, ends time.Time) *counter {
-	c, known := m.known[key]
-	if known {
-		m.recent.MoveToFront(c.element)
+	c := m.unused(key, ends)
+	m.recent.MoveToFront(c.element)
+	return c
+}
+
+// unused is counter without the use: writing a counter to the database is no reason to remember it for longer.
+func (m *Meter) unused(key string, ends time.Time) *counter {
+	if c, known := m.known[key]; known {
 		return c
 	}
-	c = &counter{key: key, ends: ends}
+	c := &counter{key: key, ends: ends}
 	m.known[key], c.element = c, m.recent.PushFront(c)
 	return c
 }
@@ -509,7 +514,7 @@ func (m *Meter) Flush(ctx context.Context) error {
 
 	if err != nil {
 		for _, c := range counts {
-			again := m.counter(c.Key, c.Ends)
+			again := m.unused(c.Key, c.Ends)
 			again.sum -= c.Amount
 			m.owe(again, c.Amount)
 		}
@@ -517,7 +522,9 @@ func (m *Meter) Flush(ctx context.Context) error {
 	}
 
 	for _, sum := range sums {
-		m.counter(sum.Key, sum.Ends).sum = sum.Amount
+		if c, known := m.known[sum.Key]; known {
+			c.sum = sum.Amount
+		}
 	}
 
 	return nil
