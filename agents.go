@@ -38,6 +38,7 @@ import (
 	"inbox/internal/design"
 	"inbox/internal/fault"
 	"inbox/normalized"
+	"inbox/operator"
 )
 
 // runMargin ends an exchange with a webhook or another agent before the run itself ends, so that the reason that is kept names the exchange.
@@ -107,31 +108,20 @@ func profile(c *Config, entry config.Agent) exchange.AgentProfile {
 }
 
 func agentSettings(entry config.Agent) agents.Settings {
-	return agents.Settings{
-		Unverified: entry.Unverified, TimeLimit: entry.Timeout, AnswerAgents: entry.AnswerAgents,
-		Access: entry.AccessPolicy(), MaxHops: entry.MaxHops, HistoryScope: entry.History.Scope,
-		Approvers: entry.Approvers, ApproverMethods: approverMethods(entry.ApproverMethods), ApproveReplies: entry.ApproveReplies, ReplyRules: replyRules(entry.Rules),
-		Retry: agents.RetryPolicy{
-			Schedule: entry.Retry.Schedule, Waiting: entry.Retry.Waiting, Rate: float64(entry.Retry.Rate), Probe: entry.Retry.Probe,
-			StaleAfter: entry.Retry.StaleAfter, Stale: entry.Retry.Stale,
-		},
-		AckAfter: entry.AckAfter, AckText: entry.AckText, AckLike: entry.AckLike, ShowTools: entry.ShowTools,
-		History: history.Policy{
-			KeepHead: entry.History.KeepHead, Window: entry.History.Window, Slide: entry.History.Slide,
-			MaxBytes: int(entry.History.MaxBytes), MaxAge: entry.History.MaxAge, Alternation: history.Alternation(entry.History.Alternation),
-		},
+	settings := operator.AccessSettings(&entry)
+	settings.TimeLimit, settings.AnswerAgents, settings.MaxHops = entry.Timeout, entry.AnswerAgents, entry.MaxHops
+	settings.ApproveReplies, settings.ReplyRules = entry.ApproveReplies, replyRules(entry.Rules)
+	settings.Retry = agents.RetryPolicy{
+		Schedule: entry.Retry.Schedule, Waiting: entry.Retry.Waiting, Rate: float64(entry.Retry.Rate), Probe: entry.Retry.Probe,
+		StaleAfter: entry.Retry.StaleAfter, Stale: entry.Retry.Stale,
 	}
-}
-
-// approverMethods are the methods by which approvers are proven, by their addresses.
-func approverMethods(entries []config.ApproverMethods) map[string][]string {
-	methods := make(map[string][]string, len(entries))
-	for _, entry := range entries {
-		for _, name := range entry.Methods {
-			methods[entry.Address] = append(methods[entry.Address], agents.ApproverMethods[name])
-		}
+	settings.AckAfter, settings.AckText, settings.AckLike, settings.ShowTools = entry.AckAfter, entry.AckText, entry.AckLike, entry.ShowTools
+	settings.HistoryScope = entry.History.Scope
+	settings.History = history.Policy{
+		KeepHead: entry.History.KeepHead, Window: entry.History.Window, Slide: entry.History.Slide,
+		MaxBytes: int(entry.History.MaxBytes), MaxAge: entry.History.MaxAge, Alternation: history.Alternation(entry.History.Alternation),
 	}
-	return methods
+	return settings
 }
 
 // replyRules are the rules that say something about answers.

@@ -192,6 +192,24 @@ func (s Settings) MethodsOf(approver string) []string {
 	return []string{identity.MethodEmailDMARC, identity.MethodEmailDKIM}
 }
 
+// ProvenAs returns the sender with the evidence that counts for an approver: what this server saw itself, by a method that the
+// operator named for the address. A token or an attestation speaks for a program, no matter whom it names.
+func (s Settings) ProvenAs(approver string, sender normalized.Sender) normalized.Sender {
+	methods := s.MethodsOf(approver)
+	sender.Identities = slices.DeleteFunc(slices.Clone(sender.Identities), func(evidence identity.Evidence) bool {
+		return evidence.Proof.Type != identity.ProofTransport || !slices.Contains(methods, evidence.Method)
+	})
+	return sender
+}
+
+// IsApprover reports whether evidence that counts names one of the approvers as the sender.
+func (s Settings) IsApprover(sender normalized.Sender) bool {
+	return slices.ContainsFunc(s.Approvers, func(address string) bool {
+		counts := func(evidence identity.Evidence) bool { return evidence.Vouches(address) }
+		return slices.ContainsFunc(s.ProvenAs(address, sender).Identities, counts)
+	})
+}
+
 // ApproverMethods are the methods by which an approver may be proven, under the names that the operator writes. All of them are those
 // of people at a mail program or an account: a token and an attestation are of programs, which do not approve.
 var ApproverMethods = map[string]string{

@@ -19,6 +19,7 @@ type accessBody struct {
 	Method    string `json:"method,omitempty"`
 	Subject   string `json:"subject,omitempty"` // empty = what follows from the address
 	Assurance string `json:"assurance,omitempty"`
+	Automatic bool   `json:"automatic,omitempty"` // automatic mail, such as a vacation notice
 }
 
 // createdToken is a token with its secret, which is shown only here.
@@ -94,7 +95,7 @@ func (a *API) checkAccess(w http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	return a.operator.Why(r.Context(), operator.AccessQuestion{
 		Agent: httpserver.Param(r, "agent"), Purpose: asked.Purpose, Address: asked.Address,
-		Issuer: asked.Issuer, Method: asked.Method, Subject: asked.Subject, Assurance: asked.Assurance,
+		Issuer: asked.Issuer, Method: asked.Method, Subject: asked.Subject, Assurance: asked.Assurance, Automatic: asked.Automatic,
 	}, asked.Channel)
 }
 

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"inbox/agents"
+	"inbox/engine/admission"
 	"inbox/identity"
 	"inbox/internal/config"
 	"inbox/internal/fault"
+	"inbox/normalized"
 )
 
 // AccessQuestion asks what the configuration says about a sender. Without issuer, method and subject the sender proved
@@ -22,29 +24,23 @@ type AccessQuestion struct {
 	Method    string // a URN, or its name alone: email-dmarc
 	Subject   string
 	Assurance string // empty = what this server's own proofs have, or what the issuer is trusted for
+	Automatic bool   // the message is automatic mail, such as a vacation notice or one of a list
 }
-
-// What becomes of a message, or of the use of a tool or skill.
-const (
-	AccessAllowed = "allowed"
-	AccessHeld    = "held" // a message waits for the operator
-	AccessDenied  = "denied"
-)
 
 // AccessAnswer says what would happen and why.
 type AccessAnswer struct {
-	Outcome    string       `json:"outcome"`          // AccessAllowed, AccessHeld or AccessDenied
-	Believed   bool         `json:"believed"`         // the evidence would be believed
-	Doubt      string       `json:"doubt,omitempty"`  // why it would not
-	Rule       int          `json:"rule"`             // number of the rule that decided, from 1; 0 = none
-	Text       string       `json:"text,omitempty"`   // that rule
-	Code       string       `json:"code,omitempty"`   // of the audit record, when it is denied
-	Reason     string       `json:"reason,omitempty"` // why it is denied or held
-	Access     string       `json:"access"`           // of the agent
-	Unverified string       `json:"unverified"`       // of the agent: what a message without evidence gets
-	Evidence   *AccessProof `json:"evidence,omitempty"`
+	Outcome    admission.Outcome `json:"outcome"`
+	Believed   bool              `json:"believed"`         // the evidence would be believed
+	Doubt      string            `json:"doubt,omitempty"`  // why it would not
+	Rule       int               `json:"rule"`             // number of the rule that decided, from 1; 0 = none
+	Text       string            `json:"text,omitempty"`   // that rule
+	Code       string            `json:"code,omitempty"`   // of the audit record
+	Reason     string            `json:"reason,omitempty"` // why it is denied, held or not answered
+	Access     string            `json:"access"`           // of the agent
+	Unverified string            `json:"unverified"`       // of the agent: what a message without evidence gets
+	Evidence   *AccessProof      `json:"evidence,omitempty"`
 
-	Steps []AccessStep `json:"steps,omitempty"` // what was asked, in order; from Why alone
+	Steps []AccessStep `json:"steps,omitempty"` // what was checked, in order; from Why alone
 }
 
 // AccessProof is the evidence that was checked against the rules, with everything that was filled in.
@@ -55,62 +51,73 @@ type AccessProof struct {
 	Assurance string `json:"assurance"`
 }
 
+// AccessSettings are the settings of an agent that decide who may enter.
+func AccessSettings(agent *config.Agent) agents.Settings {
+	methods := make(map[string][]string, len(agent.ApproverMethods))
+	for _, entry := range agent.ApproverMethods {
+		for _, name := range entry.Methods {
+			methods[entry.Address] = append(methods[entry.Address], agents.ApproverMethods[name])
+		}
+	}
+	return agents.Settings{Access: agent.AccessPolicy(), Unverified: agent.Unverified, Approvers: agent.Approvers, ApproverMethods: methods}
+}
+
 // CheckAccess answers from the configuration alone. fault.NotFound for an agent that is not in it.
 func CheckAccess(c *config.Config, q AccessQuestion) (AccessAnswer, error) {
-	answer, _, err := checkAccess(c, q)
-	return answer, err
+	asked, err := ask(c, q)
+	if err != nil {
+		return AccessAnswer{}, err
+	}
+	asked.decide()
+	return asked.answer, nil
 }
 
-// askedSender is the sender of a question as the rules are asked about it.
-type askedSender struct {
-	address  identity.StatedAddress
-	believed []identity.Evidence
+// askedAccess is a question about a sender in the terms of the engine, and its answer.
+type askedAccess struct {
+	admission.Question
+	agent  *config.Agent
+	paused string // why the operator paused the agent
+	answer AccessAnswer
 }
 
-func checkAccess(c *config.Config, q AccessQuestion) (answer AccessAnswer, sender askedSender, err error) {
+// ask reads what the configuration knows of a question.
+func ask(c *config.Config, q AccessQuestion) (*askedAccess, error) {
 	agent, err := configuredAgent(c, q.Agent)
 	if err != nil {
-		return AccessAnswer{}, sender, err
+		return nil, err
 	}
 
-	answer = AccessAnswer{Access: agent.Access, Unverified: agent.Unverified}
-	believed, err := askedEvidence(c, agent, q, &answer)
+	settings := AccessSettings(agent)
+	asked := &askedAccess{agent: agent, answer: AccessAnswer{Access: agent.Access, Unverified: agent.Unverified}}
+	believed, err := askedEvidence(c, agent, q, &asked.answer)
 	if err != nil {
-		return AccessAnswer{}, sender, err
+		return nil, err
 	}
 	address := q.Address
 	if parsed, err := identity.ParseAddress(address); err == nil {
 		address = parsed.String()
 	} else if address != "" {
-		return AccessAnswer{}, sender, fault.Newf(fault.Malformed, "%q is not an address; write one such as @alice@example.org", q.Address)
+		return nil, fault.Newf(fault.Malformed, "%q is not an address; write one such as @alice@example.org", q.Address)
 	}
 
-	purpose := cmp.Or(q.Purpose, identity.PurposeMessage)
-	decision := agent.AccessPolicy().Decide(purpose, identity.Stated(address), believed)
-	answer.Rule, answer.Code, answer.Reason = decision.Rule+1, decision.Code, decision.Reason
-	answer.Outcome = AccessDenied
-	if decision.Allowed {
-		answer.Outcome = AccessAllowed
+	asked.Question = admission.Question{
+		Purpose: q.Purpose, Settings: &settings,
+		Sender: normalized.Sender{Address: identity.Stated(address), Identities: believed, Verified: len(believed) > 0},
 	}
-	if decision.Rule >= 0 {
-		answer.Text = ruleText(agent.Rules[decision.Rule])
+	if q.Automatic {
+		asked.NoReply = "automatic mail is never answered"
 	}
-	if purpose == identity.PurposeMessage && len(believed) == 0 {
-		answer.unproven()
-	}
-	return answer, askedSender{identity.Stated(address), believed}, nil
+	return asked, nil
 }
 
-// unproven is what admission does beside the rules when nothing proves the sender of a message.
-func (a *AccessAnswer) unproven() {
-	byRule := a.Rule > 0 && a.Outcome == AccessDenied
-	switch {
-	case a.Unverified == agents.UnverifiedRefuse:
-		a.Outcome, a.Rule, a.Text = AccessDenied, 0, ""
-		a.Code, a.Reason = identity.CodeAccessUnverified, "nothing proves who the sender is, and the agent's setting unverified is refuse"
-	case a.Unverified == agents.UnverifiedHold && !byRule:
-		a.Outcome, a.Code, a.Reason = AccessHeld, "", "nothing proves who the sender is, and the agent's setting unverified is hold"
+// decide answers as the engine does.
+func (a *askedAccess) decide() []admission.Step {
+	decision := admission.Decide(a.Question)
+	a.answer.Outcome, a.answer.Code, a.answer.Reason = decision.Outcome, decision.Code, decision.Reason
+	if decision.Rule >= 0 {
+		a.answer.Rule, a.answer.Text = decision.Rule+1, ruleText(a.agent.Rules[decision.Rule])
 	}
+	return decision.Steps()
 }
 
 // askedEvidence returns the evidence of the question if it would be believed.

@@ -8,39 +8,23 @@ import (
 	"strings"
 
 	"inbox/adapters/activitypub"
-	"inbox/agents"
+	"inbox/engine/admission"
 	"inbox/engine/moderation"
-	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/config"
 	"inbox/normalized"
 )
 
-// AccessStep is one thing that is asked before a sender is let in.
+// AccessStep is one thing that is checked before a sender is let in.
 type AccessStep struct {
-	Check  string `json:"check"`            // one of the checks below
-	Rule   int    `json:"rule,omitempty"`   // of CheckRule: its number, from 1
-	Result string `json:"result"`           // one of the results below
-	Detail string `json:"detail,omitempty"` // in words: the rule, why it is not about the sender, the entry of a list
+	Check  string           `json:"check"`          // CheckEvidence, or one of package admission
+	Rule   int              `json:"rule,omitempty"` // of admission.CheckRule: its number, from 1
+	Result admission.Result `json:"result"`
+	Detail string           `json:"detail,omitempty"` // in words: the rule, why it is not about the sender, the entry of a list
 }
 
-// Checks, in the order in which they are made.
-const (
-	CheckEvidence   = "evidence"   // what was proven, and whether it is believed
-	CheckPause      = "pause"      // whether the agent rests
-	CheckLists      = "lists"      // the operator's lists of who is kept out or let in
-	CheckUnverified = "unverified" // what the agent's setting says about senders without proof
-	CheckRule       = "rule"       // one of the agent's rules
-	CheckSetting    = "access"     // what the agent's setting says where no rule decides
-)
-
-// Results of a check.
-const (
-	StepPasses = "passes" // the next one is asked
-	StepAllows = "allows"
-	StepHolds  = "holds"
-	StepDenies = "denies"
-)
+// CheckEvidence comes before the checks of package admission: what was proven, and whether it is believed.
+const CheckEvidence = "evidence"
 
 // proofs are the methods by which the channels prove their senders.
 var proofs = map[string]string{"email": identity.MethodEmailDMARC, "activitypub": identity.MethodActivityPubSignature, "a2a": identity.MethodA2AJWT}
@@ -63,39 +47,38 @@ func (q AccessQuestion) filled(channel string) AccessQuestion {
 	return q
 }
 
-// Why says what would become of a message, or of the use of a tool or a skill, and what is asked on the way: the evidence, the lists of the
-// operator and the rules of the agent, in the order in which the server asks them. Nothing is sent and nothing is stored. The channel
-// says how its senders are proven where the question does not; empty = none. Limits on how much someone may send are not
-// looked at. fault.NotFound for an agent that there is not.
+// Why says what would become of a message, or of the use of a tool or a skill, and what is checked on the way: the evidence, the agent's
+// pause, the lists of the operator and the rules of the agent, in the order in which the server checks them. Nothing is sent and nothing
+// is stored. The channel says how its senders are proven where the question does not; empty = none. Limits on how much someone may send
+// are not looked at. fault.NotFound for an agent that there is not.
 func (o *Operator) Why(ctx context.Context, q AccessQuestion, channel string) (AccessAnswer, error) {
 	c := o.options.Current()
-	answer, sender, err := checkAccess(c, q.filled(channel))
+	asked, err := ask(c, q.filled(channel))
 	if err != nil {
 		return AccessAnswer{}, err
 	}
-	agent, err := configuredAgent(c, q.Agent)
-	if err != nil {
-		return AccessAnswer{}, err
-	}
-	listed, err := o.listedAs(ctx, c, sender)
-	if err != nil {
-		return AccessAnswer{}, err
-	}
-	paused, err := o.Agents.List(ctx, AgentFilter{Name: agent.Name})
-	if err != nil {
+	if asked.Listed, err = o.listedAs(ctx, c, asked.Sender); err != nil {
 		return AccessAnswer{}, err
 	}
 
-	way := accessWay{agent: agent, purpose: cmp.Or(q.Purpose, identity.PurposeMessage), sender: sender, answer: &answer}
-	way.walk(paused, listed)
-	return answer, nil
+	paused, err := o.Agents.List(ctx, AgentFilter{Name: asked.agent.Name})
+	if err != nil {
+		return AccessAnswer{}, err
+	}
+	for _, one := range paused {
+		if one.Paused != nil {
+			asked.Closed, asked.paused = "the agent is paused: mail is refused, others are told to come again", one.Paused.Reason
+		}
+	}
+
+	asked.explain(asked.decide())
+	return asked.answer, nil
 }
 
 // listedAs asks the operator's lists about a sender.
-func (o *Operator) listedAs(ctx context.Context, c *config.Config, sender askedSender) (moderation.Verdict, error) {
-	asked := normalized.Sender{Address: sender.address, Identities: sender.believed, Verified: len(sender.believed) > 0}
+func (o *Operator) listedAs(ctx context.Context, c *config.Config, sender normalized.Sender) (moderation.Verdict, error) {
 	if o.options.Listed != nil {
-		return o.options.Listed(asked), nil
+		return o.options.Listed(sender), nil
 	}
 	lists := moderation.New(moderation.Options{
 		Source: o.options.Store, Domain: c.Domain, Hosts: o.options.OwnHosts, OnlyAllowed: c.Federation.Mode == activitypub.ModeAllowlist,
@@ -103,101 +86,63 @@ func (o *Operator) listedAs(ctx context.Context, c *config.Config, sender askedS
 	if _, err := lists.Read(ctx); err != nil {
 		return moderation.Verdict{}, err
 	}
-	return lists.Sender(asked), nil
+	return lists.Sender(sender), nil
 }
 
-// accessWay writes down what is asked about one sender.
-type accessWay struct {
-	agent   *config.Agent
-	purpose string
-	sender  askedSender
-	answer  *AccessAnswer
+// explain adds the steps of a decision to the answer, each with what it looked at.
+func (a *askedAccess) explain(steps []admission.Step) {
+	a.answer.Steps = append(a.answer.Steps, AccessStep{Check: CheckEvidence, Result: admission.Passes, Detail: a.evidence()})
+	for _, step := range steps {
+		shown := AccessStep{Check: step.Check, Result: step.Result, Detail: step.Reason}
+		switch step.Check {
+		case admission.CheckRule, admission.CheckSetting:
+			a.passedRules()
+			if step.Check == admission.CheckRule {
+				shown.Rule, shown.Detail = a.answer.Rule, a.answer.Text
+				break
+			}
+			shown.Detail = strings.TrimSuffix(a.agent.Access+": "+step.Reason, ": ")
+		case admission.CheckPause:
+			shown.Detail = a.paused
+		case admission.CheckUnverified:
+			shown.Detail = cmp.Or(step.Reason, a.agent.Unverified)
+		case admission.CheckApprover:
+			shown.Detail = "the sender is an approver: a message that decides about an approval is taken"
+		}
+		a.answer.Steps = append(a.answer.Steps, shown)
+	}
 }
 
-func (w accessWay) note(check, result, detail string) {
-	w.answer.Steps = append(w.answer.Steps, AccessStep{Check: check, Result: result, Detail: detail})
+// evidence says what proves the sender.
+func (a *askedAccess) evidence() string {
+	switch proof := a.answer.Evidence; {
+	case proof == nil:
+		return "nothing proves the sender"
+	case a.answer.Believed:
+		return fmt.Sprintf("%s says %s is %s (%s)", proof.Issuer, proof.Subject, cmp.Or(proof.Assurance, "-"), proof.Method)
+	}
+	return "would be rejected: " + a.answer.Doubt
 }
 
-// decide ends the way before the rules are asked, or in another way than they say.
-func (w accessWay) decide(outcome, code, reason string) {
-	w.answer.Outcome, w.answer.Code, w.answer.Reason, w.answer.Rule, w.answer.Text = outcome, code, reason, 0, ""
-}
-
-// walk follows the order of the engine's admission.
-func (w accessWay) walk(paused []AgentSummary, listed moderation.Verdict) {
-	message, proven := w.purpose == identity.PurposeMessage, len(w.sender.believed) > 0
-	w.evidence()
-
-	for _, one := range paused {
-		if one.Paused != nil {
-			w.note(CheckPause, StepDenies, one.Paused.Reason)
-			w.decide(AccessDenied, "", "the agent is paused: mail is refused, others are told to come again")
+// passedRules adds the rules that come before the one that decided, or all.
+func (a *askedAccess) passedRules() {
+	for i, rule := range a.Settings.Access.Rules {
+		if i+1 == a.answer.Rule {
 			return
 		}
+		a.answer.Steps = append(a.answer.Steps, AccessStep{
+			Check: admission.CheckRule, Rule: i + 1, Result: admission.Passes, Detail: ruleText(a.agent.Rules[i]) + ": " + a.mismatch(rule),
+		})
 	}
-	if listed.Refused() {
-		w.note(CheckLists, StepDenies, listed.Reason)
-		w.decide(AccessDenied, listed.Code, listed.Reason)
-		return
-	}
-	w.note(CheckLists, StepPasses, listed.Reason)
-
-	if message && !proven && w.agent.Unverified == agents.UnverifiedRefuse {
-		w.note(CheckUnverified, StepDenies, w.answer.Reason)
-		return
-	}
-	if !w.rules() {
-		w.otherwise(proven)
-	}
-
-	switch {
-	case !message || w.answer.Outcome == AccessDenied:
-	case listed.Effect == exchange.EffectHold:
-		w.note(CheckLists, StepHolds, listed.Reason)
-		w.answer.Outcome, w.answer.Code, w.answer.Reason = AccessHeld, listed.Code, listed.Reason
-	case !proven:
-		w.note(CheckUnverified, map[string]string{AccessHeld: StepHolds, AccessAllowed: StepAllows}[w.answer.Outcome], w.agent.Unverified)
-	}
-}
-
-func (w accessWay) evidence() {
-	switch proof := w.answer.Evidence; {
-	case proof == nil:
-		w.note(CheckEvidence, StepPasses, "nothing proves the sender")
-	case w.answer.Believed:
-		w.note(CheckEvidence, StepPasses, fmt.Sprintf("%s says %s is %s (%s)", proof.Issuer, proof.Subject, cmp.Or(proof.Assurance, "-"), proof.Method))
-	default:
-		w.note(CheckEvidence, StepPasses, "would be rejected: "+w.answer.Doubt)
-	}
-}
-
-// rules writes down each rule until one decides, and reports whether one did.
-func (w accessWay) rules() bool {
-	policy := w.agent.AccessPolicy()
-	decided := policy.Decide(w.purpose, w.sender.address, w.sender.believed).Rule
-	for i, rule := range policy.Rules {
-		step := AccessStep{Check: CheckRule, Rule: i + 1, Result: StepPasses, Detail: ruleText(w.agent.Rules[i])}
-		if i == decided {
-			step.Result = StepDenies
-			if rule.Effect == identity.EffectAllow {
-				step.Result = StepAllows
-			}
-			w.answer.Steps = append(w.answer.Steps, step)
-			return true
-		}
-		step.Detail += ": " + w.mismatch(rule)
-		w.answer.Steps = append(w.answer.Steps, step)
-	}
-	return false
 }
 
 // mismatch says why a rule is not about the sender.
-func (w accessWay) mismatch(rule identity.Rule) string {
+func (a *askedAccess) mismatch(rule identity.Rule) string {
 	purposes := rule.Purposes
 	if len(purposes) == 0 {
 		purposes = []string{identity.PurposeMessage}
 	}
-	if !slices.Contains(purposes, w.purpose) {
+	if !slices.Contains(purposes, cmp.Or(a.Purpose, identity.PurposeMessage)) {
 		return "it is about " + strings.Join(purposes, ", ")
 	}
 
@@ -210,29 +155,16 @@ func (w accessWay) mismatch(rule identity.Rule) string {
 		{"subject", identity.Rule{Effect: rule.Effect, Subject: rule.Subject}}, {"assurance", identity.Rule{Effect: rule.Effect, Assurance: rule.Assurance}},
 		{"address", identity.Rule{Effect: rule.Effect, Address: rule.Address}},
 	} {
-		if !part.rule.Matches(w.sender.address, w.sender.believed) {
+		if !part.rule.Matches(a.Sender.Address, a.Sender.Identities) {
 			fields = append(fields, part.name)
 		}
 	}
 
 	switch {
-	case len(fields) > 0 && len(w.sender.believed) == 0:
+	case len(fields) > 0 && len(a.Sender.Identities) == 0:
 		return "it asks for " + strings.Join(fields, ", ") + ", and nothing proves the sender"
 	case len(fields) > 0:
 		return "the sender has another " + strings.Join(fields, ", ")
 	}
 	return "no single piece of evidence fits all of it"
-}
-
-// otherwise is what the setting access says where no rule decides.
-func (w accessWay) otherwise(proven bool) {
-	detail := w.agent.Access
-	switch {
-	case w.answer.Outcome == AccessAllowed:
-		w.note(CheckSetting, StepAllows, detail)
-	case w.answer.Outcome == AccessHeld && !proven:
-		w.note(CheckSetting, StepPasses, detail)
-	default:
-		w.note(CheckSetting, StepDenies, detail+": "+w.answer.Reason)
-	}
 }

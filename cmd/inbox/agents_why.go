@@ -40,7 +40,7 @@ proved nothing. It does not check limits on how much a sender may send. "inbox a
 					if step.Rule > 0 {
 						check = fmt.Sprintf("%s %d", check, step.Rule)
 					}
-					rows = append(rows, []string{check, step.Result, oneLine(step.Detail)})
+					rows = append(rows, []string{check, string(step.Result), oneLine(step.Detail)})
 				}
 				return printTable(out, "Nothing was asked.", []string{"CHECK", "RESULT", "DETAIL"}, rows)
 			})
@@ -54,5 +54,6 @@ proved nothing. It does not check limits on how much a sender may send. "inbox a
 	cmd.Flags().StringVar(&question.Subject, "subject", "", "whom the proof names; default: what follows from the address")
 	cmd.Flags().StringVar(&question.Issuer, "issuer", "", "who vouches for the sender; default: this server")
 	cmd.Flags().StringVar(&question.Assurance, "assurance", "", "how far the proof goes; default: as usual for the method")
+	cmd.Flags().BoolVar(&question.Automatic, "automatic", false, "the message is automatic mail, such as a vacation notice")
 	return cmd
 }

@@ -150,6 +150,7 @@ is one that this server checked itself, such as a signed mail.`,
 	cmd.Flags().StringVar(&question.Method, "method", "", "how the sender was proven: a URN, or its name alone such as email-dmarc")
 	cmd.Flags().StringVar(&question.Subject, "subject", "", "whom the proof names")
 	cmd.Flags().StringVar(&question.Assurance, "assurance", "", "how far the proof goes; default: as usual for the method")
+	cmd.Flags().BoolVar(&question.Automatic, "automatic", false, "the message is automatic mail, such as a vacation notice")
 	return cmd
 }
 

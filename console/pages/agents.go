@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"inbox/console/account"
+	"inbox/engine/admission"
 	"inbox/exchange"
 	"inbox/internal/design"
 	"inbox/internal/fault"
@@ -213,7 +214,7 @@ func (p *Pages) agentAccess(w http.ResponseWriter, r *http.Request, s account.Se
 	field := func(name string) string { return strings.TrimSpace(r.URL.Query().Get(name)) }
 	v := accessView{Agent: name, Path: path, Channels: p.Channels, Channel: field("channel")}
 	v.Asked = operator.AccessQuestion{
-		Agent: name, Purpose: field("purpose"), Address: field("address"), Method: field("method"), Subject: field("subject"), Issuer: field("issuer"),
+		Agent: name, Purpose: field("purpose"), Address: field("address"), Method: field("method"), Subject: field("subject"), Issuer: field("issuer"), Automatic: field("automatic") != "",
 	}
 
 	var err error
@@ -225,19 +226,21 @@ func (p *Pages) agentAccess(w http.ResponseWriter, r *http.Request, s account.Se
 }
 
 // outcomeOf is what becomes of a sender, in a word.
-func outcomeOf(ctx context.Context, outcome string) (kind, words string) {
+func outcomeOf(ctx context.Context, outcome admission.Outcome) (kind, words string) {
 	switch outcome {
-	case operator.AccessAllowed:
+	case admission.Allowed:
 		return design.OK, text(ctx, "Would be let in")
-	case operator.AccessHeld:
+	case admission.Held:
 		return design.Warn, text(ctx, "Would wait for you")
+	case admission.Silent:
+		return design.Warn, text(ctx, "Would be kept and never answered")
 	}
 	return design.Bad, text(ctx, "Would be refused")
 }
 
 // detailOf is what a check found. Why an agent is paused is what its operator wrote.
 func detailOf(ctx context.Context, step operator.AccessStep) string {
-	if step.Check == operator.CheckPause {
+	if step.Check == admission.CheckPause {
 		return step.Detail
 	}
 	return sentence(ctx, step.Detail)
@@ -246,21 +249,24 @@ func detailOf(ctx context.Context, step operator.AccessStep) string {
 // stepOf is a check with its result.
 func stepOf(ctx context.Context, step operator.AccessStep) (kind, check, result string) {
 	names := map[string]string{
-		operator.CheckEvidence: text(ctx, "Proof"), operator.CheckPause: text(ctx, "Pause of the agent"), operator.CheckLists: text(ctx, "Blocked and allowed"),
-		operator.CheckUnverified: text(ctx, "Senders without proof"), operator.CheckSetting: text(ctx, "Without a rule"),
+		operator.CheckEvidence: text(ctx, "Proof"), admission.CheckPause: text(ctx, "Pause of the agent"), admission.CheckLists: text(ctx, "Blocked and allowed"),
+		admission.CheckUnverified: text(ctx, "Senders without proof"), admission.CheckSetting: text(ctx, "Without a rule"),
+		admission.CheckAutomatic: text(ctx, "Automatic mail"), admission.CheckApprover: text(ctx, "Approvers"),
 	}
 	check = names[step.Check]
-	if step.Check == operator.CheckRule {
+	if step.Check == admission.CheckRule {
 		check = text(ctx, "Rule {n}", "n", step.Rule)
 	}
 
 	switch step.Result {
-	case operator.StepAllows:
+	case admission.Allows:
 		return design.OK, check, text(ctx, "Lets in")
-	case operator.StepHolds:
+	case admission.Holds:
 		return design.Warn, check, text(ctx, "Lets wait")
-	case operator.StepDenies:
+	case admission.Denies:
 		return design.Bad, check, text(ctx, "Keeps out")
+	case admission.Ignores:
+		return design.Warn, check, text(ctx, "Never answers")
 	}
 	return design.Plain, check, text(ctx, "Goes on")
 }

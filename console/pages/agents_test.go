@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub"
+	"inbox/engine/admission"
 	"inbox/exchange"
 	"inbox/inboxtest"
 	"inbox/internal/bearer"
@@ -178,7 +179,7 @@ func TestAgents(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer, err := server.Operator().Why(t.Context(), operator.AccessQuestion{Agent: "helper", Address: "@eve@example.org", Method: "email-dmarc"}, "")
-		if err != nil || answer.Outcome != operator.AccessAllowed || answer.Rule != 2 {
+		if err != nil || answer.Outcome != admission.Allowed || answer.Rule != 2 {
 			t.Errorf("somebody else is %+v, %v", answer, err)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"inbox/console/account"
+	"inbox/engine/admission"
 	"inbox/exchange"
 	"inbox/internal/design"
 	"inbox/internal/fault"
@@ -88,7 +89,7 @@ func (p *Pages) heldMessage(w http.ResponseWriter, r *http.Request, s account.Se
 		case fault.Is(err, fault.NotFound), fault.Is(err, fault.Malformed): // the agent left the settings, or the proof is of a kind that they do not know
 		case err != nil:
 			return err
-		case answer.Outcome == operator.AccessDenied:
+		case answer.Outcome == admission.Denied:
 			v.Closed = answer.Reason
 		}
 	}

@@ -65,7 +65,7 @@ type acceptance struct {
 	agent    agents.Entry
 	networks []string // by which a sender without proof is counted, the narrowest first
 
-	admitted  admission
+	admitted  ruling
 	continues *continuation           // nil = the message continues no parked turn
 	turn      exchange.TurnRecord     // the row, from limits on
 	notice    *finalNotice            // nil = the agent answers, or nothing does
@@ -226,7 +226,7 @@ func (s *acceptor) checkChain(ctx context.Context, a *acceptance) (string, error
 // checkAdmission asks the operator's rules. The proofs of a message that was taken before may be used up by now, evidence and
 // settlements alike, so a refusal must not be the answer to its repeat.
 func (s *acceptor) checkAdmission(ctx context.Context, a *acceptance) (string, error) {
-	a.admitted = s.admit(a.agent, a.in)
+	a.admitted = s.admit(a.agent, &a.in)
 	a.audit = slices.Concat(a.admitted.audit, disbelief(a.agent.Profile.Name, a.in))
 	if a.admitted.refusal == nil && a.in.Settlement == nil {
 		return outcomeNext, nil
@@ -420,7 +420,7 @@ func carrierOf(sender normalized.Sender) string {
 }
 
 // newTurn makes the row in the state of its admission.
-func newTurn(ctx context.Context, agent agents.Entry, in exchange.Inbound, decided admission) exchange.TurnRecord {
+func newTurn(ctx context.Context, agent agents.Entry, in exchange.Inbound, decided ruling) exchange.TurnRecord {
 	now := time.Now()
 	turn := exchange.TurnRecord{
 		ID: newID(), Agent: agent.Profile.Name, Principal: in.Message.Sender.Principal(), Carrier: carrierOf(in.Message.Sender), ThreadID: in.Message.ThreadID,

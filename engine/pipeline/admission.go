@@ -10,60 +10,52 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/agents"
+	"inbox/engine/admission"
 	"inbox/engine/moderation"
 	"inbox/exchange"
-	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 	"inbox/normalized"
 )
 
-// admission is what the operator's rules say about a message: the state in which its turn begins and why, or a refusal.
-type admission struct {
+// ruling is what the operator's rules say about a message: the state in which its turn begins and why, or a refusal.
+type ruling struct {
 	state, reason string
 	refusal       error
 	audit         []exchange.AuditRecord // rows that go with the turn, or alone with a refusal
 }
 
-// admit asks the operator's rules about a message, in this order: who is kept out of the server, what is never answered,
-// what a sender without proof gets, who may talk to the agent at all.
-func (s *acceptor) admit(agent agents.Entry, in exchange.Inbound) admission {
-	proven := len(in.Message.Sender.Identities) > 0
-	listed := s.options.Moderator.Sender(in.Message.Sender)
-	switch {
-	case listed.Refused():
-		return s.turnedAway(agent, in, listed.Code, refusedPublic, listed.Reason)
-	case in.NoReply != "":
-		return admission{state: exchange.StateSilent, reason: in.NoReply}
-	case !proven && agent.Settings.Unverified == agents.UnverifiedRefuse:
-		return s.turnedAway(agent, in, "access:unverified", "this agent does not take messages from senders without a valid proof", "")
-	}
-
-	decision := agent.Settings.Decide(identity.PurposeMessage, in.Message.Sender)
-	byRule := decision.Rule >= 0
-	switch {
-	case !decision.Allowed && mayDecide(agent, in):
-		return admission{state: exchange.StateAccepted}
-	case !decision.Allowed && (proven || byRule || agent.Settings.Unverified == agents.UnverifiedAnswer):
-		return s.turnedAway(agent, in, decision.Code, "this agent is not open to you", decision.Reason)
-	case listed.Effect != "":
-		return admission{state: exchange.StateHeld, reason: listed.Reason, audit: []exchange.AuditRecord{auditRow(agent.Profile.Name, in, listed.Code, listed.Reason)}}
-	case proven || agent.Settings.Unverified == agents.UnverifiedAnswer:
-		return admission{state: exchange.StateAccepted}
-	}
-
-	return admission{state: exchange.StateHeld, reason: "nothing proves the sender; the agent's setting unverified is hold"}
+// initialStates are the states in which the turns of messages begin that are not refused.
+var initialStates = map[admission.Outcome]string{
+	admission.Allowed: exchange.StateAccepted, admission.Held: exchange.StateHeld, admission.Silent: exchange.StateSilent,
 }
 
-// turnedAway refuses a message. The sender hears one plain sentence, the operator the reason.
-func (s *acceptor) turnedAway(agent agents.Entry, in exchange.Inbound, code, public, reason string) admission {
-	if reason == "" {
-		reason = public
+// admit asks the operator's rules about a message. The sender of a refused one hears a plain sentence, the operator the reason.
+func (s *acceptor) admit(agent agents.Entry, in *exchange.Inbound) ruling {
+	answer := admission.Decide(admission.Question{
+		Sender: in.Message.Sender, Settings: &agent.Settings, Listed: s.options.Moderator.Sender(in.Message.Sender), NoReply: in.NoReply,
+		Decides: func() bool { return mayDecide(agent, *in) },
+	})
+
+	decided := ruling{state: initialStates[answer.Outcome], reason: answer.Reason}
+	if answer.Code != "" {
+		decided.audit = []exchange.AuditRecord{auditRow(agent.Profile.Name, *in, answer.Code, answer.Reason)}
 	}
-	return admission{
-		refusal: fault.New(fault.Forbidden, public),
-		audit:   []exchange.AuditRecord{auditRow(agent.Profile.Name, in, code, reason)},
+	if answer.Outcome == admission.Denied {
+		decided.refusal = fault.New(fault.Forbidden, keptOut(answer.By()))
 	}
+	return decided
+}
+
+// keptOut is what a sender hears whom this check keeps out.
+func keptOut(check string) string {
+	switch check {
+	case admission.CheckLists:
+		return "this server does not take messages from you"
+	case admission.CheckUnverified:
+		return "this agent does not take messages from senders without a valid proof"
+	}
+	return "this agent is not open to you"
 }
 
 func auditRow(agent string, in exchange.Inbound, code, detail string) exchange.AuditRecord {
@@ -267,8 +259,6 @@ type anybody struct{}
 func (anybody) Sender(normalized.Sender) moderation.Verdict { return moderation.Verdict{} }
 func (anybody) Stopped(string, string) (time.Time, bool)    { return time.Time{}, false }
 func (anybody) Note(entry exchange.ListEntry, removed bool) {}
-
-const refusedPublic = "this server does not take messages from you"
 
 // withdrawn ends the run of a turn that must not be answered any more: since it was accepted, its sender was blocked.
 func (s *runner) withdrawn(ctx context.Context, turn exchange.TurnRecord) (bool, error) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"time"
 
 	"inbox/agents"
@@ -189,24 +188,11 @@ func mayDecide(agent agents.Entry, in exchange.Inbound) bool {
 		return false
 	}
 
-	for _, address := range agent.Settings.Approvers {
-		counts := func(evidence identity.Evidence) bool { return evidence.Vouches(address) }
-		if slices.ContainsFunc(countingFor(agent, address, in.Message.Sender).Identities, counts) {
-			_, is := demand.ReadDecision(in.Message) // last, because it reads a whole mail
-			return is
-		}
+	if !agent.Settings.IsApprover(in.Message.Sender) {
+		return false
 	}
-	return false
-}
-
-// countingFor returns the sender with the evidence that counts for an approver: what this server saw itself, by a method that
-// the operator named for the address. A token or an attestation speaks for a program, no matter whom it names.
-func countingFor(agent agents.Entry, address string, sender normalized.Sender) normalized.Sender {
-	methods := agent.Settings.MethodsOf(address)
-	sender.Identities = slices.DeleteFunc(slices.Clone(sender.Identities), func(evidence identity.Evidence) bool {
-		return evidence.Proof.Type != identity.ProofTransport || !slices.Contains(methods, evidence.Method)
-	})
-	return sender
+	_, is := demand.ReadDecision(in.Message) // last, because it reads a whole mail
+	return is
 }
 
 // decided answers a message with which an approver decides, and any other one in the conversation in which an approver was
@@ -349,7 +335,7 @@ func (s *approver) approver(ctx context.Context, agent agents.Entry, message nor
 	}
 
 	for _, address := range candidates {
-		counts := countingFor(agent, address, message.Sender)
+		counts := agent.Settings.ProvenAs(address, message.Sender)
 		if len(counts.Identities) == 0 {
 			continue
 		}

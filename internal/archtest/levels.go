@@ -103,7 +103,8 @@ var levels = map[string]int{
 
 	"engine/blame":      0,
 	"engine/delivery":   7,
-	"engine/moderation": 7,
+	"engine/moderation": 6,
+	"engine/admission":  7,
 	"engine/demand":     7,
 	"engine/mailbox":    7,
 	"engine/notice":     7,
@@ -161,6 +162,7 @@ var entrances = []struct {
 	{"engine/backup", []string{"."}, "only the root package knows what belongs to a backup"},
 	{"engine/pipeline", []string{".", "operator", "engine/store", "bench"}, "adapters and console declare what they need of the pipeline"},
 	{"engine/delivery", []string{".", "operator", "console/pages", "cmd/inbox", "engine/..."}, "adapters and the API declare what they need of deliveries; the pages and commands show what operator returns"},
+	{"engine/admission", []string{"operator", "console/pages", "engine/..."}, "the engine decides by it, and operators see how"},
 	{"engine/moderation", []string{".", "operator", "engine/..."}, "adapters and console declare what they need of the lists"},
 	{"engine/mailbox", []string{".", "operator", "engine/..."}, "adapters declare what they need of kept mail"},
 	{"engine/notice", []string{".", "operator", "engine/store"}, "others say what happened where they store it; the store counts it"},
