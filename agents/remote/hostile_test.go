@@ -2,10 +2,12 @@ package remote
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -592,6 +594,37 @@ func TestCardThatCannotBeRead(t *testing.T) {
 			_, err := handle(t.Context(), t, newAgent(t, server.URL, nil), turnOf("1", "x"))
 			if err == nil || fault.Of(err).Permanent != test.permanent {
 				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// TestCardStaysWhereTheOperatorWroteIt: a redirect to another port of the host, or away from https, shows no credentials to anyone.
+func TestCardStaysWhereTheOperatorWroteIt(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }))
+	defer other.Close()
+
+	for name, location := range map[string]func(host string) string{
+		"another port":         func(string) string { return other.URL + "/card.json" },
+		"http on its own port": func(host string) string { return "http://" + host + "/card.json" },
+		"http on another port": func(string) string { return strings.Replace(other.URL, "127.0.0.1", "localhost", 1) + "/card.json" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, location(r.Host), http.StatusFound)
+			}))
+			defer server.Close()
+			server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+			roots := x509.NewCertPool()
+			roots.AddCert(server.Certificate())
+
+			agent := newAgent(t, server.URL, func(o *Options) {
+				o.Client.Close()
+				o.Client = safehttp.New(safehttp.Options{RootCAs: roots, AllowPrivate: true})
+				o.Token = "secret-of-the-operator"
+			})
+			if _, err := handle(t.Context(), t, agent, turnOf("1", "x")); !errors.Is(err, errMoved) {
+				t.Errorf("got %v, want %v", err, errMoved)
 			}
 		})
 	}

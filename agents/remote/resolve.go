@@ -138,6 +138,8 @@ var errNeedsLogin = errors.New("the agent card is not public")
 func (a *Agent) fetchCard(ctx context.Context, login bool) ([]byte, error) {
 	options := safehttp.GetOptions{Accept: "application/json", MaxBytes: maxCardBytes, Sign: func(request *http.Request) error {
 		switch {
+		case a.card.Scheme == "https" && request.URL.Scheme != "https": // also on the card's own port
+			return fmt.Errorf("%w: the card redirects away from https", errMoved)
 		case hostPort(request.URL) != hostPort(a.card):
 			return fmt.Errorf("%w: the card redirects to %s, another host: configure the final address", errMoved, excerpt(request.URL.Host))
 		case login:

@@ -211,6 +211,25 @@ func TestSenders(t *testing.T) {
 }
 
 // TestReached: what may be contacted before anyone is known.
+// TestNarrowestEntryDecides: an entry that names a sender counts before one about the host, in both directions.
+func TestNarrowestEntryDecides(t *testing.T) {
+	for name, test := range map[string]struct {
+		entries []string
+		want    string
+	}{
+		"held by name, host refused":     {[]string{"hold:@ann@b.example", "block:b.example"}, exchange.EffectHold},
+		"held as actor, host refused":    {[]string{"hold:https://b.example/users/ann", "block:b.example"}, exchange.EffectHold},
+		"refused by name, host held":     {[]string{"block:@ann@b.example", "hold:b.example"}, exchange.EffectRefuse},
+		"allowed by name, host refused":  {[]string{"allow:https://b.example/users/ann", "block:b.example"}, ""},
+		"host refused, another is named": {[]string{"hold:@bob@b.example", "block:b.example"}, exchange.EffectRefuse},
+		"host held":                      {[]string{"hold:b.example"}, exchange.EffectHold},
+	} {
+		if got := lists(t, false, test.entries...).Sender(actor("@ann@b.example", "https://b.example/users/ann")); got.Effect != test.want {
+			t.Errorf("%s: %+v, want %q", name, got, test.want)
+		}
+	}
+}
+
 func TestReached(t *testing.T) {
 	only := lists(t, true, "allow:*.fine.example", "allow:@guest@elsewhere.example", "allow:https://third.example/users/x")
 	for host, reached := range map[string]bool{
