@@ -601,13 +601,15 @@ func TestCardThatCannotBeRead(t *testing.T) {
 
 // TestCardStaysWhereTheOperatorWroteIt: a redirect to another port of the host, or away from https, shows no credentials to anyone.
 func TestCardStaysWhereTheOperatorWroteIt(t *testing.T) {
-	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }))
+	followed := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") })
+	other, plain := httptest.NewTLSServer(followed), httptest.NewServer(followed)
 	defer other.Close()
+	defer plain.Close()
 
 	for name, location := range map[string]func(host string) string{
 		"another port":         func(string) string { return other.URL + "/card.json" },
 		"http on its own port": func(host string) string { return "http://" + host + "/card.json" },
-		"http on another port": func(string) string { return strings.Replace(other.URL, "127.0.0.1", "localhost", 1) + "/card.json" },
+		"http on another port": func(string) string { return plain.URL + "/card.json" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
