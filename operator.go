@@ -106,13 +106,28 @@ func OpenOperator(ctx context.Context, config *Config) (*Operator, error) {
 }
 
 // Operator returns what an operator may do on this server. It ends with the server: do not close it.
-func (s *Server) Operator() *Operator { return s.operator() }
+func (s *Server) Operator() *Operator {
+	options := s.operatorOptions()
+	options.Further = s.furtherDomains()
+	return operator.New(options)
+}
+
+// furtherDomains are the further domains of this node, which those who operate the domain at the top reach.
+func (w *web) furtherDomains() (list []operator.Domain) {
+	for _, other := range w.further {
+		list = append(list, operator.Domain{Name: other.config.Domain, With: func(ctx context.Context, work func(context.Context, *Operator) error) error {
+			return work(ctx, other.Operator())
+		}})
+	}
+	return list
+}
 
 func (m *modules) operator() *Operator { return operator.New(m.operatorOptions()) }
 
 // operatorHere is an operator of the node that listens.
 func (w *web) operatorHere() *Operator {
 	options := w.operatorOptions()
+	options.Further = w.furtherDomains()
 	options.Listening = func() (web, mail string) {
 		if w.email != nil && w.email.Addr() != nil {
 			mail = w.email.Addr().String()

@@ -16,18 +16,13 @@ type eraseBody struct {
 	DryRun   bool   `json:"dry_run,omitempty"`
 }
 
-// eraseAnswer has the receipt of an erasure that began, or with dry_run what it would take.
-type eraseAnswer struct {
-	Receipt *operator.Receipt        `json:"receipt,omitempty"`
-	Preview *operator.ErasurePreview `json:"preview,omitempty"`
-}
-
 type erasureList struct {
-	Erasures []operator.Receipt `json:"erasures"`
-	Next     string             `json:"next,omitempty"` // value of "before" for the following page
+	Erasures []operator.DomainReceipt `json:"erasures"`
+	Next     string                   `json:"next,omitempty"` // value of "before" for the following page
 }
 
-// erasePerson begins an erasure, which the server does in the background.
+// erasePerson begins an erasure at every domain, which the server does in the background. Where a domain fails the answer is an error, so that nobody takes
+// a part for the whole: the request may be repeated.
 func (a *API) erasePerson(w http.ResponseWriter, r *http.Request) (any, error) {
 	var wanted eraseBody
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxEntryBytes))
@@ -42,22 +37,31 @@ func (a *API) erasePerson(w http.ResponseWriter, r *http.Request) (any, error) {
 
 	who := operator.PersonName{Name: wanted.Person, Linked: wanted.Linked, Unproven: wanted.Unproven}
 	if wanted.DryRun {
-		preview, err := a.operator.Erasures.Preview(r.Context(), who)
-		return eraseAnswer{Preview: &preview}, err
+		preview, err := a.operator.Persons.Preview(r.Context(), who)
+		return preview, somewhere(err, "looked for the person")
 	}
-	receipt, err := a.operator.Erasures.Begin(r.Context(), who, caller(r))
-	return eraseAnswer{Receipt: &receipt}, err
+	begun, err := a.operator.Persons.Erase(r.Context(), who, caller(r), nil)
+	return begun, somewhere(err, "began the erasure")
+}
+
+// somewhere says at which domains work failed that the others did.
+func somewhere(err error, did string) error {
+	if !operator.Incomplete(err) {
+		return err
+	}
+	return fault.Wrap(fault.Unavailable, "other domains "+did+", but not all: "+fault.InWords(err)+"; send the request again", err)
 }
 
 func (a *API) listErasures(_ http.ResponseWriter, r *http.Request) (any, error) {
-	found, next, err := page(r, func(one operator.Receipt) string { return one.ID }, func(limit int) ([]operator.Receipt, error) {
-		return a.operator.Erasures.Receipts(r.Context(), r.URL.Query().Get("before"), limit)
+	found, next, err := page(r, func(one operator.DomainReceipt) string { return one.ID }, func(limit int) ([]operator.DomainReceipt, error) {
+		return a.operator.Persons.Receipts(r.Context(), r.URL.Query().Get("before"), limit)
 	})
-	return erasureList{Erasures: found, Next: next}, err
+	return erasureList{Erasures: found, Next: next}, somewhere(err, "answered")
 }
 
 func (a *API) erasure(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return a.operator.Erasures.Receipt(r.Context(), r.PathValue("erasure"))
+	found, err := a.operator.Persons.Receipt(r.Context(), r.PathValue("erasure"))
+	return found, somewhere(err, "do not have the receipt")
 }
 
 func (a *API) usage(_ http.ResponseWriter, r *http.Request) (any, error) {
@@ -72,12 +76,12 @@ func (a *API) exportPerson(w http.ResponseWriter, r *http.Request) (any, error) 
 	}
 
 	out := &archiveWriter{ResponseWriter: w}
-	_, err = a.operator.Exports.ExportZip(r.Context(), who, out)
+	_, err = a.operator.Persons.ExportZip(r.Context(), who, out)
 	switch {
 	case err != nil && out.begun:
 		panic(http.ErrAbortHandler)
 	case err != nil:
-		return nil, err
+		return nil, somewhere(err, "were exported")
 	}
 	return written{}, nil
 }
@@ -88,7 +92,8 @@ func (a *API) previewPerson(_ http.ResponseWriter, r *http.Request) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	return a.operator.Erasures.Preview(r.Context(), who)
+	preview, err := a.operator.Persons.Preview(r.Context(), who)
+	return preview, somewhere(err, "looked for the person")
 }
 
 // personName reads who is meant.

@@ -266,19 +266,19 @@ func Operations() []openapi.Operation {
 		{Method: "GET", Path: "/api/v1/people", Summary: "Who is linked with whom, for which agent", Query: append([]string{"sender"}, page...), Response: peopleList{}},
 		{Method: "DELETE", Path: "/api/v1/people", Summary: "End the links of a principal, for all agents or for one", Query: []string{"principal!", "agent"}, Errors: absent},
 		{
-			Method: "GET", Path: "/api/v1/people/export", Summary: "Everything that is kept of one person, as a ZIP archive",
+			Method: "GET", Path: "/api/v1/people/export", Summary: "Everything that all domains of the server store of one person, as a ZIP archive",
 			Query: []string{"person!", "linked:boolean", "unproven:boolean"}, Bytes: true, Errors: absent,
 		},
 		{
-			Method: "GET", Path: "/api/v1/people/preview", Summary: "Who a name means for an export or an erasure, and why",
-			Query: []string{"person!", "linked:boolean", "unproven:boolean"}, Response: operator.ErasurePreview{},
+			Method: "GET", Path: "/api/v1/people/preview", Summary: "Who a name means at each domain for an export or an erasure, and why",
+			Query: []string{"person!", "linked:boolean", "unproven:boolean"}, Response: operator.OfPerson{},
 		},
 		{
-			Method: "POST", Path: "/api/v1/people/erase", Summary: "Remove everything that is kept of one person",
-			Request: eraseBody{Person: "alice@example.org"}, Response: eraseAnswer{},
+			Method: "POST", Path: "/api/v1/people/erase", Summary: "Erase a person at all domains of the server",
+			Request: eraseBody{Person: "alice@example.org"}, Response: operator.OfPerson{},
 		},
 		{Method: "GET", Path: "/api/v1/erasures", Summary: "Receipts of erasures", Query: page, Response: erasureList{}},
-		{Method: "GET", Path: "/api/v1/erasures/{erasure}", Summary: "The receipt of one erasure", Response: operator.Receipt{}},
+		{Method: "GET", Path: "/api/v1/erasures/{erasure}", Summary: "The receipt of one erasure", Response: operator.DomainReceipt{}},
 		{Method: "GET", Path: "/api/v1/usage", Summary: "What is kept: rows and bytes of each agent", Response: operator.Kept{}},
 		{
 			Method: "GET", Path: "/api/v1/statistics", Summary: "Received messages by hour or day and channel, and how they ended",

@@ -196,28 +196,32 @@ func TestPersonIsErased(t *testing.T) {
 		for name, want := range map[string]string{"ann@sender.test": "By mail: " + marker, person: "On the fediverse: " + marker, principals[0]: "By A2A: " + marker} {
 			out := filepath.Join(t.TempDir(), "export")
 			p.inbox("export", name, "--out", out)
-			page, err := os.ReadFile(filepath.Join(out, "index.html"))
+			pages, err := filepath.Glob(filepath.Join(out, "*", "index.html"))
+			if err != nil || len(pages) != 1 {
+				t.Fatalf("the export has the pages %v of domains, %v", pages, err)
+			}
+			page, err := os.ReadFile(pages[0])
 			if err != nil || !strings.Contains(string(page), want) || len(filesWith(t, otherMarker, out)) != 0 {
 				t.Errorf("the export of %s: %v\n%s", name, err, page)
 			}
-			if strings.Contains(name, "@sender") && len(filesWith(t, "a file with "+marker, filepath.Join(out, "files"))) != 1 {
+			if strings.Contains(name, "@sender") && len(filesWith(t, "a file with "+marker, filepath.Join(filepath.Dir(pages[0]), "files"))) != 1 {
 				t.Error("the export has not the file of the mail")
 			}
 		}
 
 		for _, name := range []string{"ann@sender.test", person, principals[0]} {
-			var preview operator.ErasurePreview
-			if err := json.Unmarshal([]byte(p.inbox("erase", name, "--dry-run", "--json")), &preview); err != nil || preview.Messages == 0 {
-				t.Fatalf("%+v, %v", preview, err)
+			var previews, begun operator.OfPerson
+			if err := json.Unmarshal([]byte(p.inbox("erase", name, "--dry-run", "--json")), &previews); err != nil || len(previews.Items) != 1 || previews.Items[0].Preview.Messages == 0 {
+				t.Fatalf("%+v, %v", previews, err)
 			}
-			var begun operator.Receipt
-			if err := json.Unmarshal([]byte(p.inbox("erase", name, "--yes", "--json", "--wait", "1ms")), &begun); err != nil {
-				t.Fatal(err)
+			preview := previews.Items[0].Preview
+			if err := json.Unmarshal([]byte(p.inbox("erase", name, "--yes", "--json", "--wait", "1ms")), &begun); err != nil || len(begun.Items) != 1 {
+				t.Fatalf("%+v, %v", begun, err)
 			}
 			p.killed() // whatever stage it is in
 			var receipt operator.Receipt
 			eventuallyLong(t, "the erasure of "+name, func() bool {
-				if err := json.Unmarshal([]byte(p.inbox("erase", "--receipt", begun.ID, "--json")), &receipt); err != nil {
+				if err := json.Unmarshal([]byte(p.inbox("erase", "--receipt", begun.Items[0].Receipt.ID, "--json")), &receipt); err != nil {
 					t.Fatal(err)
 				}
 				return receipt.Stage == "done"
@@ -270,11 +274,11 @@ func TestPersonIsErased(t *testing.T) {
 func erasedAgain(t *testing.T, next *server) {
 	t.Helper()
 	eventually(t, "the rows of three persons are erased again", func() bool {
-		var receipts []operator.Receipt
-		if err := json.Unmarshal([]byte(next.inbox("erase", "--list", "--json")), &receipts); err != nil || len(receipts) != 3 {
+		var receipts struct{ Items []operator.DomainReceipt }
+		if err := json.Unmarshal([]byte(next.inbox("erase", "--list", "--json")), &receipts); err != nil || len(receipts.Items) != 3 {
 			t.Fatalf("%+v, %v", receipts, err)
 		}
-		return !slices.ContainsFunc(receipts, func(one operator.Receipt) bool {
+		return !slices.ContainsFunc(receipts.Items, func(one operator.DomainReceipt) bool {
 			return !slices.Contains([]string{store.EraseContents, store.EraseClean, store.EraseDone}, one.Stage)
 		})
 	})

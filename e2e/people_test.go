@@ -141,10 +141,13 @@ func TestLinkedPersonHasOneHistory(t *testing.T) {
 		if !strings.Contains(alone, "vouches for @ann@sender.test") || !strings.Contains(alone, "left out without --linked") || strings.Contains(together, "left out") {
 			t.Errorf("export --dry-run prints\n%s\nand with --linked\n%s", alone, together)
 		}
-		var preview operator.ErasurePreview
-		if err := json.Unmarshal([]byte(p.inbox("erase", "ann@sender.test", "--dry-run", "--json")), &preview); err != nil || len(preview.Principals) != 1 ||
+		var previews operator.OfPerson
+		if err := json.Unmarshal([]byte(p.inbox("erase", "ann@sender.test", "--dry-run", "--json")), &previews); err != nil || len(previews.Items) != 1 {
+			t.Fatalf("erase --dry-run --json: %+v, %v", previews, err)
+		}
+		if preview := previews.Items[0].Preview; preview == nil || len(preview.Principals) != 1 ||
 			!strings.HasSuffix(preview.Principals[0].Principal, account) || len(preview.Linked) != 1 || preview.Linked[0].Agent != "memory" {
-			t.Errorf("erase --dry-run --json: %+v, %v", preview, err)
+			t.Errorf("erase --dry-run --json: %+v", preview)
 		}
 
 		if reply := p.ask("mail-5@sender.test", "unlink"); !strings.Contains(plain(reply.Raw), "no longer treats") {

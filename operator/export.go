@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"archive/zip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -173,16 +172,6 @@ func nothingOf(name string, person store.Person) error {
 		return fault.Newf(fault.NotFound, "nothing is kept of %q; %s: name that principal if it is who you mean", name, person.Others[0].Why())
 	}
 	return fault.Newf(fault.NotFound, "nothing is kept of %q; copy an address or a principal from inbox show or inbox people list", name)
-}
-
-// ExportZip is Export into one ZIP archive.
-func (e Exports) ExportZip(ctx context.Context, who PersonName, out io.Writer) (Exported, error) {
-	archive := zip.NewWriter(out)
-	made, err := e.Export(ctx, who, archive)
-	if err != nil {
-		return made, err
-	}
-	return made, archive.Close()
 }
 
 const exportHead = `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">

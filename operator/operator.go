@@ -85,6 +85,7 @@ type Operator struct {
 	Connectors    Connectors
 	Erasures      Erasures
 	Exports       Exports
+	Persons       Persons
 	Usage         Usage
 	Statistics    Statistics
 	Doctor        *doctor.Doctor
@@ -97,9 +98,11 @@ type Operator struct {
 	options Options
 }
 
-// Options are what an operator works with. All but Check, Current, Node, Withdraw and Listening are required.
+// Options are what an operator works with. All but Further, Check, Current, Node, Withdraw and Listening are required.
 type Options struct {
 	Config *config.Config
+	// Further are the other domains of the server, for those who act at the domain at the top.
+	Further []Domain
 	// Current returns the configuration as it is in force, where a running server may have read it again; nil = Config.
 	Current func() *config.Config
 	Store   *store.Store
@@ -185,6 +188,8 @@ func New(o Options) *Operator {
 		Node:          o.Node,
 		options:       o,
 	}
+	here := Domain{o.Config.Domain, func(ctx context.Context, work func(context.Context, *Operator) error) error { return work(ctx, made) }}
+	made.Persons = Persons{Domains: append([]Domain{here}, o.Further...), LeftOut: o.Config.OrphanedDomains}
 	made.Doctor = made.newDoctor()
 	made.Examinations, made.RecordLooks = &doctor.Examinations{Doctor: made.Doctor}, &doctor.RecordLooks{Doctor: made.Doctor}
 	return made

@@ -16,7 +16,7 @@ import (
 
 	"inbox"
 	"inbox/internal/clock"
-	"inbox/internal/fault"
+	"inbox/internal/config"
 	"inbox/operator"
 )
 
@@ -41,7 +41,8 @@ func newExportPerson() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export PERSON [--out DIR | --out FILE.zip] [--dry-run]",
 		Short: "Write everything that is kept of one person",
-		Long: `Writes the messages of a person, the answers to them, demands, evidence and files: index.html for reading, one JSON document for each
+		Long: `Writes the messages of a person at all domains of the server, the answers to them, demands, evidence and files. person.json says what
+the archive has, and which domains are missing; below a directory for each domain there are index.html for reading, one JSON document for each
 message in the form of the message contract, the files and the original messages. From conversations with several people the export has what
 this person said and the answers to it. Without --out it is a ZIP archive on standard output.
 
@@ -55,29 +56,27 @@ this person said and the answers to it. Without --out it is a ZIP archive on sta
 		},
 		RunE: func(cmd *cobra.Command, names []string) error {
 			who.Name = names[0]
-			if dry {
-				return onEachDomainOfPerson(cmd, func(o *inbox.Operator) error {
-					preview, err := o.Erasures.Preview(cmd.Context(), who)
-					if err != nil {
-						return err
-					}
-					return printPreview(cmd, preview)
-				})
-			}
-			if err := nameOtherDomains(cmd, who); err != nil {
+			persons, err := personsOf(cmd)
+			if err != nil {
 				return err
 			}
-			return operate(cmd, func(o *inbox.Operator) error {
-				made, err := exportTo(cmd, o, who, out)
-				if err != nil || out == "" {
-					return err
-				}
-				if wantsJSON(cmd) {
-					return printJSON(cmd.OutOrStdout(), made)
-				}
+			if dry {
+				return previewPerson(cmd, persons, who)
+			}
+
+			made, err := exportTo(cmd, persons, who, out)
+			if err != nil && !operator.Incomplete(err) {
+				return err
+			}
+			switch {
+			case out == "":
+			case wantsJSON(cmd):
+				err = errors.Join(err, printJSON(cmd.OutOrStdout(), made))
+			default:
 				fmt.Fprintf(cmd.OutOrStdout(), "%d messages and %d files are in %s\n", made.Messages, made.Files, out)
-				return nil
-			})
+			}
+			nameLeftOut(cmd, made.LeftOut)
+			return err
 		},
 	}
 
@@ -92,13 +91,14 @@ this person said and the answers to it. Without --out it is a ZIP archive on sta
 	return cmd
 }
 
-func exportTo(cmd *cobra.Command, o *inbox.Operator, who operator.PersonName, out string) (made operator.Exported, err error) {
+// exportTo writes an archive. An incomplete one stays: it names the domains that are missing.
+func exportTo(cmd *cobra.Command, persons operator.Persons, who operator.PersonName, out string) (made operator.PersonExport, err error) {
 	if out == "" {
 		buffered := bufio.NewWriter(cmd.OutOrStdout())
-		if made, err = o.Exports.ExportZip(cmd.Context(), who, buffered); err != nil {
+		if made, err = persons.ExportZip(cmd.Context(), who, buffered); err != nil && !operator.Incomplete(err) {
 			return made, err
 		}
-		return made, buffered.Flush()
+		return made, errors.Join(err, buffered.Flush())
 	}
 
 	if strings.HasSuffix(out, ".zip") {
@@ -106,14 +106,11 @@ func exportTo(cmd *cobra.Command, o *inbox.Operator, who operator.PersonName, ou
 		if err != nil {
 			return made, err
 		}
-		if made, err = o.Exports.ExportZip(cmd.Context(), who, file); err == nil {
-			err = file.Sync()
-		}
-		if failure := file.Close(); err == nil {
-			err = failure
-		}
-		if err != nil {
+		made, err = persons.ExportZip(cmd.Context(), who, file)
+		written := errors.Join(file.Sync(), file.Close())
+		if written != nil || err != nil && !operator.Incomplete(err) {
 			_ = os.Remove(out)
+			return made, errors.Join(written, err)
 		}
 		return made, err
 	}
@@ -122,10 +119,8 @@ func exportTo(cmd *cobra.Command, o *inbox.Operator, who operator.PersonName, ou
 	if err != nil {
 		return made, err
 	}
-	made, err = o.Exports.Export(cmd.Context(), who, directory)
-	if failure := directory.Close(); err == nil {
-		err = failure
-	}
+	made, err = persons.Export(cmd.Context(), who, directory)
+	err = errors.Join(err, directory.Close())
 	if err != nil {
 		_ = os.Remove(out) // only when nothing is in it
 	}
@@ -163,41 +158,42 @@ restore" reads to erase again: write it beside the backups, as erasures.json, wh
 			return arguments(cobra.ExactArgs(1))(cmd, given)
 		},
 		RunE: func(cmd *cobra.Command, names []string) error {
-			if list || receipt != "" {
-				return onEachDomainOfPerson(cmd, func(o *inbox.Operator) error {
-					if list {
-						return errors.Join(keepReceipts(cmd, o, receipts), listReceipts(cmd, o))
-					}
-					return printReceipt(cmd, o, receipt)
-				})
+			persons, err := personsOf(cmd)
+			if err != nil {
+				return err
+			}
+			switch {
+			case list:
+				return errors.Join(keepReceipts(cmd, persons, receipts), listReceipts(cmd, persons))
+			case receipt != "":
+				found, err := persons.Receipt(cmd.Context(), receipt)
+				if err != nil {
+					return err
+				}
+				if wantsJSON(cmd) {
+					return printJSON(cmd.OutOrStdout(), found)
+				}
+				printReceipt(cmd.OutOrStdout(), found.Receipt)
+				return nil
 			}
 
 			who.Name = names[0]
 			if dry || !yes {
-				if err := onEachDomainOfPerson(cmd, func(o *inbox.Operator) error {
-					preview, err := o.Erasures.Preview(cmd.Context(), who)
-					if err != nil {
-						return err
-					}
-					return printPreview(cmd, preview)
-				}); err != nil || dry {
+				if err := previewPerson(cmd, persons, who); err != nil || dry {
 					return err
 				}
 				return usageError{fmt.Errorf("nothing was removed; write --yes to remove it")}
 			}
-			return onEachDomainOfPerson(cmd, func(o *inbox.Operator) error {
-				begun, err := o.Erasures.Begin(cmd.Context(), who, operator.CommandLine)
-				if err != nil {
-					return err
+			begun, err := persons.Erase(cmd.Context(), who, operator.CommandLine, func(ctx context.Context, o *inbox.Operator, begun operator.Receipt) (operator.Receipt, error) {
+				if err := errors.Join(keepReceiptsOf(ctx, o, receipts), awaitErasure(ctx, o, begun.ID, wait)); err != nil {
+					return begun, err
 				}
-				if err := errors.Join(keepReceipts(cmd, o, receipts), awaitErasure(cmd, o, begun.ID, wait)); err != nil {
-					return err
+				if err := keepReceiptsOf(ctx, o, receipts); err != nil {
+					return begun, err
 				}
-				if err := keepReceipts(cmd, o, receipts); err != nil {
-					return err
-				}
-				return printReceipt(cmd, o, begun.ID)
+				return o.Erasures.Receipt(ctx, begun.ID)
 			})
+			return errors.Join(err, printOfPerson(cmd, persons, begun, func(one operator.AtDomain) { printReceipt(cmd.OutOrStdout(), *one.Receipt) }))
 		},
 	}
 
@@ -212,88 +208,85 @@ restore" reads to erase again: write it beside the backups, as erasures.json, wh
 	return cmd
 }
 
-// onEachDomainOfPerson does the same on every domain, or on the one that the command line names, and says on which. The id of a link is known at
-// one domain; the others are passed over. Directories of domains that are no longer in the settings are named: no command reads them.
-func onEachDomainOfPerson(cmd *cobra.Command, work func(*inbox.Operator) error) error {
-	domains, err := loadEach(cmd)
+// personsOf looks for persons at every domain, or at the one that the command line names.
+func personsOf(cmd *cobra.Command) (operator.Persons, error) {
+	configs, err := loadEach(cmd)
 	if err != nil {
-		return err
+		return operator.Persons{}, err
 	}
-
-	done := 0
-	var unknown error
-	for _, config := range domains {
-		if len(domains) > 1 {
-			fmt.Fprintf(cmd.ErrOrStderr(), "At %s:\n", config.Domain)
-		}
-		err := operateOn(cmd, config, work)
-		if fault.Is(err, fault.NotFound) && len(domains) > 1 {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%v\n", err)
-			unknown = err
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", config.Domain, err)
-		}
-		done++
+	persons := operator.Persons{}
+	for _, config := range configs {
+		persons.Domains = append(persons.Domains, operator.Domain{Name: config.Domain, With: func(_ context.Context, work func(context.Context, *inbox.Operator) error) error {
+			return operateOn(cmd, config, func(o *inbox.Operator) error { return work(cmd.Context(), o) })
+		}})
 	}
-	if done == 0 {
-		return unknown
+	if domainFlag(cmd) == "" {
+		persons.LeftOut = configs[0].OrphanedDomains
 	}
-	return nameLeftOut(cmd, domains)
+	return persons, nil
 }
 
-// nameOtherDomains says how many messages of a person are at domains that an export of one domain leaves out.
-func nameOtherDomains(cmd *cobra.Command, who operator.PersonName) error {
-	domains, err := loadEach(cmd)
-	if err != nil {
-		return err
-	}
-	for _, config := range domains[1:] {
-		err := operateOn(cmd, config, func(o *inbox.Operator) error {
-			preview, err := o.Erasures.Preview(cmd.Context(), who)
-			if fault.Is(err, fault.NotFound) {
-				return nil
-			}
-			if err == nil && preview.Messages > 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "Left out  %s of %s; export them with --domain %s\n", counted(preview.Messages, "message"), config.Domain, config.Domain)
-			}
+// previewPerson prints who a name means at each domain.
+func previewPerson(cmd *cobra.Command, persons operator.Persons, who operator.PersonName) error {
+	found, err := persons.Preview(cmd.Context(), who)
+	return errors.Join(err, printOfPerson(cmd, persons, found, func(one operator.AtDomain) { printPreview(cmd.OutOrStdout(), *one.Preview) }))
+}
+
+// printOfPerson prints what the domains answered, as one document or each with its name.
+func printOfPerson(cmd *cobra.Command, persons operator.Persons, answers operator.OfPerson, printOne func(operator.AtDomain)) error {
+	if wantsJSON(cmd) && len(answers.Items) > 0 {
+		if err := printJSON(cmd.OutOrStdout(), answers); err != nil {
 			return err
-		})
-		if err != nil {
-			return fmt.Errorf("%s: %w", config.Domain, err)
 		}
 	}
-	return nameLeftOut(cmd, domains)
+	for _, one := range answers.Items {
+		if wantsJSON(cmd) {
+			break
+		}
+		if len(persons.Domains) > 1 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "At %s:\n", one.Domain)
+		}
+		switch {
+		case one.Receipt != nil || one.Preview != nil:
+			printOne(one)
+		case len(persons.Domains) > 1 && one.Note != "":
+			fmt.Fprintln(cmd.ErrOrStderr(), oneLine(one.Note))
+		}
+	}
+	nameLeftOut(cmd, answers.LeftOut)
+	return nil
 }
 
-// nameLeftOut says which domains were not asked: those that the command line left out, and those whose data is left of earlier settings.
-func nameLeftOut(cmd *cobra.Command, asked []*inbox.Config) error {
-	if domainFlag(cmd) != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "Only %s was asked; without --domain the command asks every domain.\n", asked[0].Domain)
-		return nil
+// nameLeftOut says which domains were not asked: those that the command line left out, and those that are no longer in the settings.
+func nameLeftOut(cmd *cobra.Command, left []config.OrphanedDomain) {
+	if name := domainFlag(cmd); name != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "Only %s was asked; without --domain the command asks every domain.\n", name)
 	}
-	left, err := asked[0].OrphanedDomains()
 	for _, one := range left {
 		fmt.Fprintf(cmd.ErrOrStderr(), "Left out  %s, which is in no table [[domains]] any more: its data is in %s; see: inbox domains list\n", one.Domain, one.Directory)
 	}
-	return err
 }
 
-// keepReceipts writes the receipts into the file, if one is wanted.
-func keepReceipts(cmd *cobra.Command, o *inbox.Operator, file string) error {
+// keepReceipts writes the receipts of each domain into the file, if one is wanted.
+func keepReceipts(cmd *cobra.Command, persons operator.Persons, file string) error {
+	var failures []error
+	for _, one := range persons.Domains {
+		if err := one.With(cmd.Context(), func(ctx context.Context, o *inbox.Operator) error { return keepReceiptsOf(ctx, o, file) }); err != nil {
+			failures = append(failures, fmt.Errorf("%s: %w", one.Name, err))
+		}
+	}
+	return errors.Join(failures...)
+}
+
+func keepReceiptsOf(ctx context.Context, o *inbox.Operator, file string) error {
 	if file == "" {
 		return nil
 	}
-	_, err := o.Erasures.KeepReceipts(cmd.Context(), file)
+	_, err := o.Erasures.KeepReceipts(ctx, file)
 	return err
 }
 
-func printPreview(cmd *cobra.Command, preview operator.ErasurePreview) error {
-	if wantsJSON(cmd) {
-		return printJSON(cmd.OutOrStdout(), preview)
-	}
-	out := cmd.OutOrStdout()
+func printPreview(out io.Writer, preview operator.ErasurePreview) {
 	fmt.Fprintf(out, "%d messages are of this person, who is known as:\n", preview.Messages)
 	for _, address := range preview.Names.Addresses {
 		fmt.Fprintf(out, "  %s\n", oneLine(string(address)))
@@ -309,7 +302,6 @@ func printPreview(cmd *cobra.Command, preview operator.ErasurePreview) error {
 	}
 	printStatements(out, "Unproven messages that state this address, and are left out without --unproven:", preview.Unproven)
 	printStatements(out, "Messages of others that state this address or one like it, and are never taken by this name:", preview.Others)
-	return nil
 }
 
 func printStatements(out io.Writer, heading string, list []operator.Statement) {
@@ -322,33 +314,24 @@ func printStatements(out io.Writer, heading string, list []operator.Statement) {
 }
 
 // awaitErasure works on an erasure beside a server, if one runs, until it is done or the time is over.
-func awaitErasure(cmd *cobra.Command, o *inbox.Operator, id string, wait time.Duration) error {
-	ctx, cancel := context.WithTimeout(cmd.Context(), wait)
+func awaitErasure(whole context.Context, o *inbox.Operator, id string, wait time.Duration) error {
+	ctx, cancel := context.WithTimeout(whole, wait)
 	defer cancel()
 	for {
 		if err := o.Erasures.Work(ctx); err != nil && ctx.Err() == nil {
 			return err
 		}
-		receipt, err := o.Erasures.Receipt(cmd.Context(), id)
+		receipt, err := o.Erasures.Receipt(whole, id)
 		if err != nil || !receipt.EndedAt.IsZero() {
 			return err
 		}
 		if clock.Sleep(ctx, time.Second) != nil {
-			return cmd.Context().Err()
+			return whole.Err()
 		}
 	}
 }
 
-func printReceipt(cmd *cobra.Command, o *inbox.Operator, id string) error {
-	receipt, err := o.Erasures.Receipt(cmd.Context(), id)
-	if err != nil {
-		return err
-	}
-	if wantsJSON(cmd) {
-		return printJSON(cmd.OutOrStdout(), receipt)
-	}
-
-	out := cmd.OutOrStdout()
+func printReceipt(out io.Writer, receipt operator.Receipt) {
 	fmt.Fprintf(out, "Erasure   %s\nStage     %s\nWanted    %s by %s\n", receipt.ID, receipt.Stage, when(receipt.RequestedAt), receipt.RequestedBy)
 	if receipt.EndedAt.IsZero() {
 		fmt.Fprintf(out, "The running server goes on with it; see: inbox erase --receipt %s\n", receipt.ID)
@@ -361,22 +344,20 @@ func printReceipt(cmd *cobra.Command, o *inbox.Operator, id string) error {
 	for _, one := range receipt.Remains {
 		fmt.Fprintf(out, "Remains   %s\n", one)
 	}
-	return nil
 }
 
-func listReceipts(cmd *cobra.Command, o *inbox.Operator) error {
-	receipts, err := o.Erasures.Receipts(cmd.Context(), "", 500)
-	if err != nil {
-		return err
-	}
+func listReceipts(cmd *cobra.Command, persons operator.Persons) error {
+	receipts, failure := persons.Receipts(cmd.Context(), "", 500)
 	if wantsJSON(cmd) {
-		return printJSON(cmd.OutOrStdout(), receipts)
+		return errors.Join(failure, printJSON(cmd.OutOrStdout(), struct {
+			Items []operator.DomainReceipt `json:"items"`
+		}{receipts}))
 	}
 	rows := make([][]string, 0, len(receipts))
 	for _, one := range receipts {
-		rows = append(rows, []string{one.ID, one.Stage, when(one.RequestedAt), when(one.EndedAt), one.RequestedBy, fmt.Sprint(one.Counts["messages"])})
+		rows = append(rows, []string{one.ID, one.Domain, one.Stage, when(one.RequestedAt), when(one.EndedAt), one.RequestedBy, fmt.Sprint(one.Counts["messages"])})
 	}
-	return printTable(cmd.OutOrStdout(), "No one was erased.", []string{"ID", "STAGE", "WANTED", "DONE", "BY", "MESSAGES"}, rows)
+	return errors.Join(failure, printTable(cmd.OutOrStdout(), "No one was erased.", []string{"ID", "DOMAIN", "STAGE", "WANTED", "DONE", "BY", "MESSAGES"}, rows))
 }
 
 func newUsage() *cobra.Command {

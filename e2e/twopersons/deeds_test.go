@@ -397,7 +397,7 @@ func (r *run) operatorReplies(m note) {
 // export gives to a person what is kept of them under a name that is theirs.
 func (r *run) export(to *person, name string) {
 	var archive bytes.Buffer
-	_, err := r.Operator().Exports.ExportZip(r.Context(), operator.PersonName{Name: name}, &archive)
+	_, err := r.Operator().Persons.ExportZip(r.Context(), operator.PersonName{Name: name}, &archive)
 	r.logf("%s is given what is kept of %s: %v", to, name, err)
 	if err != nil {
 		return
