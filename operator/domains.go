@@ -23,12 +23,15 @@ type Domain struct {
 	With func(ctx context.Context, work func(context.Context, *Operator) error) error
 }
 
+// OrphanedDomain is a domain that is no longer in the settings and whose data is stored.
+type OrphanedDomain = config.OrphanedDomain
+
 // Persons look for a person at every domain of a server, to export or to erase what it stores of them. A domain that fails does not stop
 // the others.
 type Persons struct {
 	Domains []Domain
 	// LeftOut returns the domains whose data is stored and which are not asked; nil = there are none.
-	LeftOut func() ([]config.OrphanedDomain, error)
+	LeftOut func() ([]OrphanedDomain, error)
 }
 
 // OfDomain says whether one domain answered about a person.
@@ -50,7 +53,7 @@ func ofDomain(domain string, err error) OfDomain {
 }
 
 // leftOut returns the domains that are not asked.
-func (p Persons) leftOut() ([]config.OrphanedDomain, error) {
+func (p Persons) leftOut() ([]OrphanedDomain, error) {
 	if p.LeftOut == nil {
 		return nil, nil
 	}
@@ -102,8 +105,8 @@ func (i *incomplete) Unwrap() []error { return i.failures }
 
 // OfPerson is what all domains answered about a person.
 type OfPerson struct {
-	Items   []AtDomain              `json:"items"`
-	LeftOut []config.OrphanedDomain `json:"left_out,omitempty"` // their data is stored, but they are not in the settings
+	Items   []AtDomain       `json:"items"`
+	LeftOut []OrphanedDomain `json:"left_out,omitempty"` // their data is stored, but they are not in the settings
 }
 
 // AtDomain is what one domain answered about a person.
@@ -213,11 +216,11 @@ type DomainExport struct {
 
 // PersonExport says what an export has.
 type PersonExport struct {
-	Items    []DomainExport          `json:"items"`
-	LeftOut  []config.OrphanedDomain `json:"left_out,omitempty"` // their data is stored, but they are not in the settings
-	Messages int                     `json:"messages"`
-	Files    int                     `json:"files"`
-	At       time.Time               `json:"at"`
+	Items    []DomainExport   `json:"items"`
+	LeftOut  []OrphanedDomain `json:"left_out,omitempty"` // their data is stored, but they are not in the settings
+	Messages int              `json:"messages"`
+	Files    int              `json:"files"`
+	At       time.Time        `json:"at"`
 }
 
 // below is a directory of an archive.

@@ -16,7 +16,6 @@ import (
 
 	"inbox"
 	"inbox/internal/clock"
-	"inbox/internal/config"
 	"inbox/operator"
 )
 
@@ -258,7 +257,7 @@ func printOfPerson(cmd *cobra.Command, persons operator.Persons, answers operato
 }
 
 // nameLeftOut says which domains were not asked: those that the command line left out, and those that are no longer in the settings.
-func nameLeftOut(cmd *cobra.Command, left []config.OrphanedDomain) {
+func nameLeftOut(cmd *cobra.Command, left []operator.OrphanedDomain) {
 	if name := domainFlag(cmd); name != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "Only %s was asked; without --domain the command asks every domain.\n", name)
 	}
