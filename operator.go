@@ -84,7 +84,7 @@ func OpenOperator(ctx context.Context, config *Config) (*Operator, error) {
 		if err != nil {
 			return nil, err
 		}
-		return acme.Issued(ctx, sealer.Vault())
+		return acme.Issued(ctx, sealer.Vault(), slog.Default())
 	}
 
 	options.Withdraw = func(ctx context.Context) (int, error) {
@@ -149,7 +149,7 @@ func (m *modules) operatorOptions() operator.Options {
 	options.Current = func() *Config { return m.now().config }
 	options.Files = func() (exchange.Files, error) { return m.blobs, nil }
 	options.Vault = func(context.Context) (operator.Vault, error) { return m.vault(), nil }
-	options.Issued = func(ctx context.Context) ([]*x509.Certificate, error) { return acme.Issued(ctx, m.vault()) }
+	options.Issued = func(ctx context.Context) ([]*x509.Certificate, error) { return acme.Issued(ctx, m.vault(), m.logger) }
 	return options
 }
 
@@ -396,5 +396,5 @@ func IssuedCertificates(ctx context.Context, config *Config) ([]*x509.Certificat
 	if err != nil {
 		return nil, err
 	}
-	return acme.Issued(ctx, sealer.Vault())
+	return acme.Issued(ctx, sealer.Vault(), slog.Default())
 }

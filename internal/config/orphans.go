@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -25,7 +26,8 @@ func (c *Config) OrphanedDomains() ([]OrphanedDomain, error) {
 	if c.HostedBy != "" {
 		return nil, nil
 	}
-	entries, err := os.ReadDir(filepath.Join(c.DataDir, "domains"))
+	parent := filepath.Join(c.DataDir, "domains")
+	entries, err := os.ReadDir(parent)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -37,10 +39,10 @@ func (c *Config) OrphanedDomains() ([]OrphanedDomain, error) {
 	for _, entry := range entries {
 		known := slices.ContainsFunc(c.Hosted, func(one *Config) bool { return fileName(one.Domain) == entry.Name() })
 		domain, err := identity.ParseDomain(strings.ReplaceAll(entry.Name(), "_", ":"))
-		if !entry.IsDir() || known || err != nil {
+		if known || err != nil || !isDirectory(parent, entry) {
 			continue
 		}
-		one := OrphanedDomain{Domain: domain, Directory: filepath.Join(c.DataDir, "domains", entry.Name())}
+		one := OrphanedDomain{Domain: domain, Directory: filepath.Join(parent, entry.Name())}
 		if c.DatabaseURL != "sqlite" {
 			one.Schema = SchemaOf(domain)
 		}
@@ -50,4 +52,23 @@ func (c *Config) OrphanedDomains() ([]OrphanedDomain, error) {
 		left = append(left, one)
 	}
 	return left, nil
+}
+
+// isDirectory reports whether an entry is a directory or a link to one. A link that leads nowhere counts, too: the disk with the data may not be mounted.
+func isDirectory(parent string, entry fs.DirEntry) bool {
+	if entry.Type()&fs.ModeSymlink == 0 {
+		return entry.IsDir()
+	}
+	target, err := os.Stat(filepath.Join(parent, entry.Name()))
+	return err != nil || target.IsDir()
+}
+
+// SettingsOf returns the settings with which the data of an orphaned domain is opened. It has no agents, and the settings at the top.
+func (c *Config) SettingsOf(one OrphanedDomain) *Config {
+	settings := *c
+	copyLists(reflect.ValueOf(&settings).Elem())
+	settings.Domain, settings.HostedBy = one.Domain, c.Domain
+	settings.Domains, settings.Hosted, settings.Agents, settings.Connectors, settings.Targets = nil, nil, nil, nil, nil
+	settings.inherit(c, Domain{Name: one.Domain})
+	return &settings
 }

@@ -40,3 +40,25 @@ func TestFilesOfOrphanedDomainsInABucket(t *testing.T) {
 		}
 	}
 }
+
+// TestOrphanedDomainsBehindLinks: the data of a domain may be on another disk, which may not be mounted. A link to a file is not a domain.
+func TestOrphanedDomainsBehindLinks(t *testing.T) {
+	data, elsewhere := t.TempDir(), t.TempDir()
+	domains := filepath.Join(data, "domains")
+	if err := os.Mkdir(domains, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(elsewhere, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"second.example": elsewhere, "third.example": filepath.Join(elsewhere, "not mounted"), "fourth.example": file} {
+		if err := os.Symlink(target, filepath.Join(domains, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := &Config{Domain: "first.example", DataDir: data, DatabaseURL: "sqlite"}
+	if left, err := config.OrphanedDomains(); err != nil || len(left) != 2 || left[0].Domain != "second.example" || left[1].Domain != "third.example" {
+		t.Errorf("left are %+v, %v", left, err)
+	}
+}
