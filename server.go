@@ -298,7 +298,11 @@ func (s *Server) Run(ctx context.Context) error {
 	var backs []*errgroup.Group
 	for _, one := range s.domains() {
 		one.warnOfClosedTools()
-		backs = append(backs, one.background(work))
+		back := one.background(work)
+		if one == s {
+			back.Go(func() error { return s.retainOrphans(work) })
+		}
+		backs = append(backs, back)
 		one.serveEdge(edgeCtx, edge)
 	}
 
@@ -423,15 +427,4 @@ func BuildInfo() Build {
 		}
 	}
 	return build
-}
-
-// warnOfOrphans names domains whose table was removed from the settings and whose data is still there: it is neither served nor removed by age.
-func (s *Server) warnOfOrphans() {
-	left, err := s.config.OrphanedDomains()
-	if err != nil {
-		s.logger.Warn("data of earlier domains could not be looked for", "error", err)
-	}
-	for _, one := range left {
-		s.logger.Warn("data of a domain that is not in the settings is kept", "domain", one.Domain, "directory", one.Directory, "remedy", "inbox domains remove "+one.Domain+" --erase")
-	}
 }

@@ -56,6 +56,12 @@ func (n Nodes) List(ctx context.Context) ([]RunningNode, error) {
 	return nodes, err
 }
 
+// RunningNodes returns the nodes of a database that gave a sign of life lately.
+func RunningNodes(ctx context.Context, rows *store.Store) ([]RunningNode, error) {
+	nodes, err := Nodes{rows}.List(ctx)
+	return slices.DeleteFunc(nodes, func(one RunningNode) bool { return one.Silent(now()) }), err
+}
+
 // Sign gives signs of life of this process until ctx ends, then takes them back. What cannot be written is told by failed, and tried again.
 func (n Nodes) Sign(ctx context.Context, domain, version string, failed func(error)) error {
 	host, err := os.Hostname()

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"inbox/internal/disk"
+	"inbox"
 )
 
 func newDomains() *cobra.Command {
@@ -71,10 +69,9 @@ func newDomainsRemove() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove DOMAIN --erase",
 		Short: "Delete the data of a domain that is not in the settings any more",
-		Long: `Deletes everything that is kept of a domain whose table [[domains]] was removed: keys, messages, files. It cannot be undone. A domain
-that is still in the settings is refused, and one that a server started with earlier settings still serves: restart that server first. Files in a
-bucket remain; the command names their address. On PostgreSQL the rows are in a schema of their own, which the command names, because only the owner
-of the database can drop it; the directory is deleted.`,
+		Long: `Deletes everything that is stored of a domain whose table [[domains]] was removed: keys, messages, files, and on PostgreSQL its schema. It cannot
+be undone. A domain that is still in the settings is refused, and so is one that a server with earlier settings still serves: restart that server
+first. On PostgreSQL a server that crashed counts as running for 90 seconds. Files in a bucket remain; the command prints their address.`,
 		Example: "  inbox domains list\n  inbox domains remove second.example --erase",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -98,7 +95,7 @@ of the database can drop it; the directory is deleted.`,
 			case !erase:
 				return usageError{fmt.Errorf("nothing was removed; write --erase to delete %s for good", left[at].Directory)}
 			}
-			if err := removeDirectory(left[at].Domain, left[at].Directory); err != nil {
+			if err := inbox.RemoveDomain(cmd.Context(), settings, left[at]); err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s is deleted\n", left[at].Directory)
@@ -106,28 +103,11 @@ of the database can drop it; the directory is deleted.`,
 				fmt.Fprintf(cmd.OutOrStdout(), "Remains   the files, in %s; delete what is below that address\n", left[at].Files)
 			}
 			if left[at].Schema != "" {
-				fmt.Fprintf(cmd.OutOrStdout(), "Remains   the rows, in PostgreSQL; delete them with: DROP SCHEMA %q CASCADE\n", left[at].Schema)
+				fmt.Fprintf(cmd.OutOrStdout(), "The schema %s is deleted\n", left[at].Schema)
 			}
 			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&erase, "erase", false, "delete it for good")
 	return cmd
-}
-
-// removeDirectory deletes the directory of a domain that no server has open: one that was not restarted since the table was removed would go
-// on accepting messages into files that are deleted.
-func removeDirectory(domain, directory string) (err error) {
-	seat, err := disk.Take(directory)
-	if errors.Is(err, disk.ErrTaken) {
-		return fmt.Errorf("nothing was removed: a running server still serves %s; restart it, so that it reads the settings without that domain, and try again", domain)
-	}
-	if err == nil {
-		defer func() { err = errors.Join(err, seat.Leave()) }()
-		err = os.RemoveAll(directory)
-	}
-	if err != nil {
-		return fmt.Errorf("delete the data of %s: %w", domain, disk.Cause(err))
-	}
-	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"archive/zip"
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -88,13 +89,17 @@ func storeOf(t *testing.T, config *inbox.Config) *store.Store {
 }
 
 // annWrote stores a message of Ann at a domain and returns its id.
-func annWrote(t *testing.T, config *inbox.Config) string {
+func annWrote(t *testing.T, config *inbox.Config) string { return annWroteAt(t, config, time.Now()) }
+
+func annWroteAt(t *testing.T, config *inbox.Config, at time.Time) string {
 	t.Helper()
+	id := uuid.Must(uuid.NewV7())
+	binary.BigEndian.PutUint64(id[:], uint64(at.UnixMilli())<<16|uint64(binary.BigEndian.Uint16(id[6:])))
 	rows := storeOf(t, config)
 	turn := exchange.TurnRecord{
-		ID: uuid.Must(uuid.NewV7()).String(), Agent: "helper", Principal: config.Domain + " mailto:ann@a.test", ThreadID: "c-" + uuid.NewString(), State: exchange.StateAnswered,
-		Channel: normalized.ViaEmail, AcceptedAt: time.Now(), Message: normalized.Message{
-			ID: uuid.NewString(), ReceivedVia: normalized.ViaEmail, ReceivedAt: identity.Now(), Parts: []normalized.Part{normalized.Text("hello " + config.Domain)},
+		ID: id.String(), Agent: "helper", Principal: config.Domain + " mailto:ann@a.test", ThreadID: "c-" + uuid.NewString(), State: exchange.StateAnswered,
+		Channel: normalized.ViaEmail, AcceptedAt: at, UpdatedAt: at, Message: normalized.Message{
+			ID: uuid.NewString(), ReceivedVia: normalized.ViaEmail, ReceivedAt: identity.At(at), Parts: []normalized.Part{normalized.Text("hello " + config.Domain)},
 			Sender: normalized.Sender{
 				Address:    identity.Stated("@ann@a.test"),
 				Identities: []identity.Evidence{{Issuer: config.Domain, Subject: "mailto:ann@a.test", Method: identity.MethodEmailDMARC}},

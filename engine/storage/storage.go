@@ -76,6 +76,11 @@ func Open(ctx context.Context, options Options, notify func(channel, payload str
 	return nil, fmt.Errorf("database_url: %w", joinLines(err)) // it names the servers, and what to do
 }
 
+// Drop removes all rows of a PostgreSQL database with a schema of its own, as a further domain has.
+func Drop(ctx context.Context, options Options) error {
+	return database.DropSchema(ctx, options.DatabaseURL)
+}
+
 // Store are the options of the store.
 func (o Options) Store(notify func(channel, payload string)) store.Options {
 	return store.Options{

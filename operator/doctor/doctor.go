@@ -244,7 +244,7 @@ func (d *examiner) say(name, status, detail, remedy string) {
 	d.findings = append(d.findings, Finding{Name: name, Status: status, Detail: detail, Remedy: remedy})
 }
 
-// orphans names domains that are in no table [[domains]] any more and whose data is still there: nothing removes it by its age.
+// orphans names domains that are in no table [[domains]] any more and whose data is still there.
 func (d *examiner) orphans() {
 	const name = "domains"
 	left, err := d.config.OrphanedDomains()
@@ -252,7 +252,7 @@ func (d *examiner) orphans() {
 		d.say(name, email.FindingWarn, err.Error(), "make the directory domains in data_dir readable")
 	}
 	for _, one := range left {
-		d.say(name, email.FindingWarn, "the data of "+one.Domain+", which is not in the settings, is in "+one.Directory,
+		d.say(name, email.FindingWarn, "the data of "+one.Domain+", which is not in the settings, is in "+one.Directory+"; only [retention] removes it, and messages that had not ended stay",
 			"write its table [[domains]] again, or delete its data with: inbox domains remove "+one.Domain+" --erase")
 	}
 }

@@ -3,6 +3,7 @@ package database
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -81,7 +82,7 @@ func openPostgres(ctx context.Context, options Options) (Engine, error) {
 		return nil, err
 	}
 	err = refuseSharedSessions(ctx, pool, wire)
-	if err == nil {
+	if err == nil && !options.AsFound {
 		err = makeSchema(ctx, pool, schema)
 	}
 	if err == nil {
@@ -103,10 +104,15 @@ func openPostgres(ctx context.Context, options Options) (Engine, error) {
 	return e, nil
 }
 
+// ownSchema reports whether a search_path names one schema, as those of further domains do.
+func ownSchema(path string) bool {
+	return path != "" && strings.Trim(path, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
+}
+
 // makeSchema makes the schema that a URL names alone in its search_path: further domains of a server have one each. Where several nodes
 // make it at once, PostgreSQL refuses all but one, with the codes below, and it is there.
 func makeSchema(ctx context.Context, pool *pgxpool.Pool, name string) error {
-	if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
+	if !ownSchema(name) {
 		return nil
 	}
 	_, err := pool.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+quoted(name))
@@ -114,6 +120,26 @@ func makeSchema(ctx context.Context, pool *pgxpool.Pool, name string) error {
 		return nil
 	}
 	return err
+}
+
+// DropSchema removes the schema that a PostgreSQL URL names alone in its search_path, with all its rows. It is harmless if there is none.
+func DropSchema(ctx context.Context, address string) error {
+	config, schema, err := readURL(address)
+	if err != nil {
+		return err
+	}
+	if !ownSchema(schema) {
+		return fmt.Errorf("drop a schema: search_path %q does not name one", schema)
+	}
+	pool, err := openPostgresPool(config, 1, nil)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if _, err := pool.Exec(ctx, "DROP SCHEMA IF EXISTS "+quoted(schema)+" CASCADE"); err != nil {
+		return fmt.Errorf("drop the schema %s: %w", schema, err)
+	}
+	return nil
 }
 
 func (e *postgresEngine) Transact(ctx context.Context, work func(Session) error) error {
