@@ -136,8 +136,10 @@ func TestRetentionReachesOrphanedDomains(t *testing.T) {
 		withoutSecond(t)
 
 		server := inboxtest.New(t, defaultFile, os.Environ()...).Serve()
-		await.Until(t, "the end of the message of the orphaned domain", func() bool { return textOf(t, second, id) == "" })
-		if textOf(t, second, recent) == "" {
+		rows := storeOf(t, second)
+		defer rows.Close()
+		await.Until(t, "the end of the message of the orphaned domain", func() bool { return textIn(t, rows, id) == "" })
+		if textIn(t, rows, recent) == "" {
 			t.Error("a message is removed before its time")
 		}
 

@@ -123,6 +123,11 @@ func textOf(t *testing.T, config *inbox.Config, id string) string {
 	t.Helper()
 	rows := storeOf(t, config)
 	defer rows.Close()
+	return textIn(t, rows, id)
+}
+
+func textIn(t *testing.T, rows *store.Store, id string) string {
+	t.Helper()
 	turn, err := rows.Turn(t.Context(), id)
 	if fault.Is(err, fault.NotFound) {
 		return ""

@@ -291,7 +291,7 @@ func ours(environ []string) []variable {
 		}
 	}
 
-	slices.SortFunc(list, func(a, b variable) int {
+	slices.SortStableFunc(list, func(a, b variable) int {
 		return cmp.Or(slices.Compare(numbers(a.name), numbers(b.name)), cmp.Compare(a.name, b.name))
 	})
 	return list

@@ -253,3 +253,15 @@ func TestSeveralHostsOfADatabase(t *testing.T) {
 		t.Errorf("shown as %s", shown)
 	}
 }
+
+// TestLastOfTwoVariablesWins: whoever starts a server appends to the environment of its own.
+func TestLastOfTwoVariablesWins(t *testing.T) {
+	environ := []string{"INBOX_DRAIN=1s"}
+	for i := range 40 {
+		environ = append(environ, fmt.Sprintf("OTHER_%d=x", i), fmt.Sprintf("INBOX_DRAIN=%ds", i+2), "INBOX_SHUTDOWN_GRACE=5s")
+	}
+	config, err := Load("", environ)
+	if err != nil || config.Drain != 41*time.Second {
+		t.Errorf("drain is %v, %v", config.Drain, err)
+	}
+}
