@@ -119,7 +119,7 @@ type outageRig struct {
 
 func startOutage(t *testing.T, url string, program *backEnd, settings agents.Settings, change func(*outageRig)) *outageRig {
 	t.Helper()
-	r := &outageRig{t: t, url: url, dir: directory(t), program: program, settings: settings, peers: map[string]*peer{}}
+	r := &outageRig{t: t, url: url, dir: memoryDirectory(t), program: program, settings: settings, peers: map[string]*peer{}}
 	if change != nil {
 		change(r)
 	}

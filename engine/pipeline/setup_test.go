@@ -53,6 +53,13 @@ func directory(t *testing.T) string {
 	})
 }
 
+// memoryDirectory is directory for tests in virtual time.
+func memoryDirectory(t *testing.T) string {
+	return storetest.MemoryDirectory(t, func(directory string) (io.Closer, error) {
+		return store.Open(t.Context(), store.Options{DataDir: directory})
+	})
+}
+
 func start(t *testing.T, url string, agent agents.Func, settings agents.Settings) *engine {
 	t.Helper()
 	return startSeen(t, url, agent, settings, nil, nil)

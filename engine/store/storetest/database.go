@@ -192,6 +192,23 @@ func Directory(t testing.TB, open func(directory string) (io.Closer, error)) str
 	return directory
 }
 
+// MemoryDirectory is Directory in memory, if the system has a file system there. It is for tests in virtual time: hours of it have thousands of commits, whose
+// fsyncs take real time, and no such test is about what a disk keeps.
+func MemoryDirectory(t testing.TB, open func(directory string) (io.Closer, error)) string {
+	t.Helper()
+	directory, err := os.MkdirTemp("/dev/shm", "inbox-virtual-*")
+	if err != nil {
+		return Directory(t, open)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(directory); err != nil {
+			t.Error(err)
+		}
+	})
+	Fill(t, directory, open)
+	return directory
+}
+
 // Fill is Directory for an empty directory that is there.
 func Fill(t testing.TB, directory string, open func(directory string) (io.Closer, error)) {
 	t.Helper()
