@@ -21,7 +21,7 @@ type arrivalsOffice struct {
 }
 
 type arrivalsAnswer struct {
-	Turns []exchange.TurnRecord `json:"turns"`
+	Turns []exchange.TurnRecord `json:"items"`
 	Next  string                `json:"next"`
 	After string                `json:"after"`
 }
@@ -111,7 +111,7 @@ func TestArrivalsOverTheAPI(t *testing.T) {
 		Threads []struct {
 			TurnID   string `json:"turn_id"`
 			Messages int    `json:"messages"`
-		} `json:"threads"`
+		} `json:"items"`
 		Next string `json:"next"`
 	}
 	if err := json.Unmarshal([]byte(body), &threads); err != nil || status != http.StatusOK || len(threads.Threads) != 2 || threads.Threads[0].TurnID != listed[0] ||

@@ -386,10 +386,10 @@ func TestConnectorsDescribeThemselves(t *testing.T) {
 	}
 
 	status, _, body := l.Read(http.MethodGet, "/api/v1/connectors", admin, "")
-	const want = `{"connectors":[` +
+	const want = `{"items":[` +
 		`{"connector_id":"slack","display_name":"Slack","description":"The workspace.","logo":"https://files.example/slack.png","type":"messaging_provider",` +
 		`"agents":["hears"],"answers":"wait","credentials":[{"setting":"secret","source":"settings"}]},` +
-		`{"connector_id":"matrix-relay","display_name":"matrix-relay","type":"agent_channel","agents":["hears"],"answers":"bridge","credentials":[{"setting":"secret","source":"settings"}]}]}`
+		`{"connector_id":"matrix-relay","display_name":"matrix-relay","type":"agent_channel","agents":["hears"],"answers":"bridge","credentials":[{"setting":"secret","source":"settings"}]}],"next":""}`
 	if status != http.StatusOK || strings.TrimSpace(body) != want {
 		t.Errorf("%d %s, want %s", status, body, want)
 	}

@@ -583,7 +583,7 @@ func (c *traffic) operatesMail(s *inboxtest.Server, token string) {
 	}
 
 	await.Until(c, "the mail in the index of words", func() bool {
-		return len(c.call("GET", "/api/v1/mail?kind=dmarc&mailbox=postmaster&sender=b.example&text=hello&since=1h&until=2100-01-01T00:00:00Z", token, "", 200)["mail"].([]any)) == 1
+		return len(c.call("GET", "/api/v1/mail?kind=dmarc&mailbox=postmaster&sender=b.example&text=hello&since=1h&until=2100-01-01T00:00:00Z", token, "", 200)["items"].([]any)) == 1
 	})
 	c.call("GET", "/api/v1/mail?kind=letters", token, "", 400)
 	c.call("GET", "/api/v1/mail?since=long+ago", token, "", 400)
@@ -608,7 +608,7 @@ func (c *traffic) operatesTools(s *inboxtest.Server, token string) {
 	for _, end := range []struct{ operation, body string }{{"submit", `{"success":true,"result":{"in_stock":3}}`}, {"cancel", ""}} {
 		run := c.call("POST", "/v1/sessions/"+session+"/messages", owner, `{"message":"is there milk?"}`, 202)
 		s.Waits(fmt.Sprint(run["run_id"]))
-		open := c.call("GET", "/api/v1/tool-requests?status=open&agent=keeps", token, "", 200)["tool_requests"].([]any)
+		open := c.call("GET", "/api/v1/tool-requests?status=open&agent=keeps", token, "", 200)["items"].([]any)
 		if len(open) != 1 {
 			c.Fatalf("%d calls are open: %v", len(open), open)
 		}
@@ -637,7 +637,7 @@ func (c *traffic) operatesHeld(token string) {
 	c.Helper()
 	for _, decision := range []struct{ operation, body string }{{"release", ""}, {"drop", `{"reason":"not our subject"}`}} {
 		c.call("POST", "/v1/chat", "", `{"agent":"closed","message":"let me in"}`, 200)
-		held := c.call("GET", "/api/v1/held?agent=closed", token, "", 200)["held"].([]any)
+		held := c.call("GET", "/api/v1/held?agent=closed", token, "", 200)["items"].([]any)
 		if len(held) != 1 {
 			c.Fatalf("%d messages are held: %v", len(held), held)
 		}
@@ -670,7 +670,7 @@ func (c *traffic) operatesTakeovers(s *inboxtest.Server, token string) {
 	run := ask()
 	s.Waits(run)
 	c.call("GET", at+"/takeover", token, "", 200)
-	if found := c.call("GET", "/api/v1/takeovers?agent=echo&status=all&limit=5", token, "", 200)["takeovers"].([]any); len(found) != 1 {
+	if found := c.call("GET", "/api/v1/takeovers?agent=echo&status=all&limit=5", token, "", 200)["items"].([]any); len(found) != 1 {
 		c.Errorf("%d takeovers: %v", len(found), found)
 	}
 	for range 2 {
@@ -697,7 +697,7 @@ func (c *traffic) operatesTakeovers(s *inboxtest.Server, token string) {
 	}
 	c.call("GET", "/api/v1/threads?unread=true&agent=echo&limit=5", token, "", 200)
 	c.call("DELETE", fmt.Sprintf("/api/v1/unread?until=%v", before["newest"]), token, "", 204)
-	if rest := c.call("GET", "/api/v1/threads?unread=true", token, "", 200)["threads"].([]any); len(rest) > 0 {
+	if rest := c.call("GET", "/api/v1/threads?unread=true", token, "", 200)["items"].([]any); len(rest) > 0 {
 		c.Errorf("unread: %v", rest)
 	}
 }
@@ -716,7 +716,7 @@ func (c *traffic) operatesApprovals(s *inboxtest.Server, token string) {
 	for _, operation := range []string{"approve", "deny"} {
 		run := c.call("POST", "/v1/sessions/"+session+"/messages", owner, `{"message":"Hello"}`, 202)
 		s.Waits(fmt.Sprint(run["run_id"]))
-		open := c.call("GET", "/api/v1/approvals?agent=careful", token, "", 200)["approvals"].([]any)
+		open := c.call("GET", "/api/v1/approvals?agent=careful", token, "", 200)["items"].([]any)
 		if len(open) != 1 {
 			c.Fatalf("%d approvals are open: %v", len(open), open)
 		}
@@ -813,7 +813,7 @@ func (c *traffic) operatesWaiting(s *inboxtest.Server, token string) {
 	c.call("POST", "/api/v1/deliveries/"+gone.ID+"/cancel", token, "", 204)
 	c.call("POST", "/api/v1/deliveries/"+gone.ID+"/cancel", token, "", 409)
 	c.call("GET", "/api/v1/demands?agent=echo&limit=5", token, "", 200)
-	c.call("GET", "/api/v1/demands?after=nothing", token, "", 400)
+	c.call("GET", "/api/v1/demands?before=nothing", token, "", 400)
 	c.call("POST", "/api/v1/demands/nothing/withdraw", token, "", 404)
 	c.call("POST", "/api/v1/demands/"+demand.ID+"/withdraw", token, "", 204) // no message waits for it any more
 	c.call("POST", "/api/v1/demands/"+demand.ID+"/withdraw", token, "", 409)

@@ -569,7 +569,7 @@ purposes = ["tool:client/unbound"]
 				t.Errorf("the run is %v", got)
 			}
 
-			listed, _ := l.call(http.MethodGet, "/api/v1/approvals?agent=careful", l.admin, nil, http.StatusOK)["approvals"].([]any)
+			listed, _ := l.call(http.MethodGet, "/api/v1/approvals?agent=careful", l.admin, nil, http.StatusOK)["items"].([]any)
 			if len(listed) != 1 {
 				t.Fatalf("approvals %v", listed)
 			}

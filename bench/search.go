@@ -142,7 +142,7 @@ func (w *world) awaitFound(ctx context.Context, token, word string) error {
 			return fmt.Errorf("search for %s: %w", word, err)
 		}
 		var list struct {
-			Turns []json.RawMessage `json:"turns"`
+			Items []json.RawMessage `json:"items"`
 		}
 		err = json.NewDecoder(response.Body).Decode(&list)
 		_ = response.Body.Close()
@@ -152,7 +152,7 @@ func (w *world) awaitFound(ctx context.Context, token, word string) error {
 		if err != nil {
 			return fmt.Errorf("search for %s: %w", word, err)
 		}
-		if len(list.Turns) > 0 {
+		if len(list.Items) > 0 {
 			return nil
 		}
 		select {

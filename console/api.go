@@ -165,15 +165,17 @@ func (a *API) route(method, pattern string, do call) httpserver.Route {
 }
 
 // page reads one row more than the page has, and returns the page with the cursor of the following one.
-func page[T any](r *http.Request, cursor func(T) string, read func(limit int) ([]T, error)) (rows []T, next string, err error) {
+func page[T any](r *http.Request, cursor func(T) string, read func(limit int) ([]T, error)) (exchange.List[T], error) {
 	size, err := limit(r)
 	if err != nil {
-		return nil, "", err
+		return exchange.List[T]{}, err
 	}
 	found, err := read(size + 1)
-	rows, next = exchange.NextPage(found, size, cursor)
-	return listed(rows), next, err
+	return exchange.CutList(found, size, cursor), err
 }
+
+// whole is a list that the settings or a bound of the server keep short: it is one page.
+func whole[T any](found []T, err error) (any, error) { return exchange.NewList(found, ""), err }
 
 const realm = `Bearer realm="operator API"`
 
@@ -245,6 +247,14 @@ const (
 	maxPage     = 500
 )
 
+// renamedCursor refuses the name that the cursor of some lists had: a client that sent it would read the first page over and over.
+func renamedCursor(query url.Values) error {
+	if query.Has("after") {
+		return fault.InField("after", `is called "before" now, as in every list: send the "next" of the page before`)
+	}
+	return nil
+}
+
 // limit reads how many rows are wanted.
 func limit(r *http.Request) (int, error) {
 	text := r.URL.Query().Get("limit")
@@ -297,11 +307,6 @@ func reason(w http.ResponseWriter, r *http.Request) (string, error) {
 	return wanted.Reason, nil
 }
 
-type approvalList struct {
-	Approvals []exchange.Approval `json:"approvals"`
-	Next      string              `json:"next,omitempty"` // value of "before" for the following page
-}
-
 // listApprovals takes status=open (the default) or status=all.
 func (a *API) listApprovals(_ http.ResponseWriter, r *http.Request) (any, error) {
 	query := r.URL.Query()
@@ -311,12 +316,11 @@ func (a *API) listApprovals(_ http.ResponseWriter, r *http.Request) (any, error)
 	}
 
 	cursor := func(a exchange.Approval) string { return a.ID }
-	found, next, err := page(r, cursor, func(limit int) ([]exchange.Approval, error) {
+	return page(r, cursor, func(limit int) ([]exchange.Approval, error) {
 		return a.operator.Approvals.Approvals(r.Context(), exchange.ApprovalFilter{
 			Agent: query.Get("agent"), All: all, Before: query.Get("before"), Limit: limit,
 		})
 	})
-	return approvalList{Approvals: found, Next: next}, err
 }
 
 func (a *API) approval(_ http.ResponseWriter, r *http.Request) (any, error) {
@@ -362,12 +366,7 @@ func (a *API) editReply(w http.ResponseWriter, r *http.Request) (any, error) {
 	return a.operator.Approvals.EditReply(r.Context(), httpserver.Param(r, "approval"), caller(r), wanted.Text)
 }
 
-type toolRequestList struct {
-	ToolRequests []exchange.ToolRequest `json:"tool_requests"`
-	Next         string                 `json:"next,omitempty"` // value of "after" for the following page
-}
-
-// listToolRequests takes status=open (the default) or status=all, agent, turn, tool, after (a time) and limit.
+// listToolRequests takes status=open (the default) or status=all, agent, turn, tool, after (a time), before and limit.
 func (a *API) listToolRequests(_ http.ResponseWriter, r *http.Request) (any, error) {
 	query := r.URL.Query()
 	all, err := withClosed(query)
@@ -375,20 +374,17 @@ func (a *API) listToolRequests(_ http.ResponseWriter, r *http.Request) (any, err
 		return nil, err
 	}
 
-	filter := exchange.ToolRequestFilter{Agent: query.Get("agent"), TurnID: query.Get("turn"), ToolName: query.Get("tool"), All: all}
+	filter := exchange.ToolRequestFilter{Agent: query.Get("agent"), TurnID: query.Get("turn"), ToolName: query.Get("tool"), All: all, Before: query.Get("before")}
 	if text := query.Get("after"); text != "" {
 		if filter.CreatedAfter, err = time.Parse(time.RFC3339Nano, text); err != nil {
 			return nil, fault.InField("after", "must be a time such as 2026-01-02T15:04:05Z")
 		}
 	}
 
-	cursor := func(t exchange.ToolRequest) string { return t.CreatedAt.Format(time.RFC3339Nano) }
-	found, next, err := page(r, cursor, func(limit int) ([]exchange.ToolRequest, error) {
+	return page(r, exchange.ToolRequest.Cursor, func(limit int) ([]exchange.ToolRequest, error) {
 		filter.Limit = limit
 		return a.operator.Tools.Requests(r.Context(), filter)
 	})
-
-	return toolRequestList{ToolRequests: found, Next: next}, err
 }
 
 func (a *API) toolRequest(_ http.ResponseWriter, r *http.Request) (any, error) {

@@ -7,7 +7,6 @@ import (
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/operator"
-	"inbox/operator/doctor"
 )
 
 // accessBody asks whether a sender would be let in. Without method and subject the sender proves what the channel proves, or nothing.
@@ -34,10 +33,6 @@ type followBody struct {
 	Agent  string `json:"agent"`
 	Actor  string `json:"actor"`
 	Accept bool   `json:"accept"`
-}
-
-type findingList struct {
-	Findings []doctor.Finding `json:"findings"`
 }
 
 func (a *API) agentRoutes() []httpserver.Route {
@@ -72,8 +67,7 @@ func (a *API) removeAgent(_ http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 func (a *API) examineAgent(_ http.ResponseWriter, r *http.Request) (any, error) {
-	found, err := a.operator.ExamineAgent(r.Context(), httpserver.Param(r, "agent"))
-	return findingList{listed(found)}, err
+	return whole(a.operator.ExamineAgent(r.Context(), httpserver.Param(r, "agent")))
 }
 
 func (a *API) pauseAgent(w http.ResponseWriter, r *http.Request) (any, error) {

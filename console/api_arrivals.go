@@ -29,10 +29,11 @@ func (a *API) arrivalRoutes() []httpserver.Route {
 	}
 }
 
+// turnList may have a following page also after a short one.
 type turnList struct {
-	Turns []exchange.TurnRecord `json:"turns"`
-	Next  string                `json:"next,omitempty"`  // value of "before" for the following page, of which there may be one also behind a short page
-	After string                `json:"after,omitempty"` // value of "after" for what comes later
+	exchange.List[exchange.TurnRecord]
+
+	After string `json:"after,omitempty" doc:"value of after for what comes later"`
 }
 
 // longestWait is how long a request for what comes later is kept open at most.
@@ -51,7 +52,7 @@ func (a *API) listTurns(_ http.ResponseWriter, r *http.Request) (any, error) {
 			return nil, err
 		}
 		page, err := a.operator.Arrivals.Page(r.Context(), filter)
-		return turnList{listed(page.Turns), page.Next, after}, err
+		return turnList{exchange.NewList(page.Turns, page.Next), after}, err
 	}
 
 	if filter.Before != "" {
@@ -62,7 +63,7 @@ func (a *API) listTurns(_ http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	turns, after, err := a.operator.Arrivals.After(r.Context(), filter, query.Get("after"), wait, httpserver.Stopping(r.Context()))
-	return turnList{Turns: turns, After: after}, err
+	return turnList{exchange.NewList(turns, ""), after}, err
 }
 
 // waitOf reads how long to wait; empty = not at all.
@@ -122,11 +123,7 @@ func timesOf(query url.Values) (since, until time.Time, err error) {
 	return since, until, err
 }
 
-type threadList struct {
-	Threads []operator.Conversation `json:"threads"`
-	Next    string                  `json:"next,omitempty"` // value of "before" for the following page, of which there may be one also behind a short page
-}
-
+// listThreads may have a following page also after a short one.
 func (a *API) listThreads(_ http.ResponseWriter, r *http.Request) (any, error) {
 	filter, err := arrivalFilter(r)
 	if err != nil {
@@ -138,10 +135,10 @@ func (a *API) listThreads(_ http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	if unread {
 		found, _, err := a.operator.Arrivals.Unread(r.Context(), filter, owner(r))
-		return threadList{Threads: listed(found)}, err
+		return whole(found, err)
 	}
 	found, next, err := a.operator.Arrivals.Conversations(r.Context(), filter, owner(r))
-	return threadList{listed(found), next}, err
+	return exchange.NewList(found, next), err
 }
 
 // threadReaders says who can read a conversation.
@@ -182,11 +179,6 @@ func (a *API) markAllRead(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return nil, a.operator.Arrivals.MarkAllRead(r.Context(), owner(r), r.URL.Query().Get("until"))
 }
 
-type deliveryList struct {
-	Deliveries []operator.Delivery `json:"deliveries"`
-	Next       string              `json:"next,omitempty"` // value of "before" for the following page
-}
-
 func (a *API) listDeliveries(_ http.ResponseWriter, r *http.Request) (any, error) {
 	query := r.URL.Query()
 	state, err := words(query, "state", operator.DeliveryStates())
@@ -202,54 +194,39 @@ func (a *API) listDeliveries(_ http.ResponseWriter, r *http.Request) (any, error
 	}
 
 	cursor := func(d operator.Delivery) string { return d.ID }
-	found, next, err := page(r, cursor, func(limit int) ([]operator.Delivery, error) {
+	return page(r, cursor, func(limit int) ([]operator.Delivery, error) {
 		return a.operator.Deliveries.List(r.Context(), operator.DeliveryFilter{
 			TurnID: query.Get("turn"), State: strings.Join(state, ""), Key: query.Get("to"), Agent: query.Get("agent"), Channel: query.Get("channel"),
 			Since: since, Until: until, Before: query.Get("before"), Limit: limit,
 		})
 	})
-	return deliveryList{found, next}, err
-}
-
-type agentList struct {
-	Agents []operator.AgentSummary `json:"agents"`
 }
 
 // listAgents has one page: there are as many agents as the settings name.
 func (a *API) listAgents(_ http.ResponseWriter, r *http.Request) (any, error) {
 	query := r.URL.Query()
-	found, err := a.operator.Agents.List(r.Context(), operator.AgentFilter{Name: query.Get("agent"), Kind: query.Get("kind"), State: query.Get("state")})
-	return agentList{listed(found)}, err
-}
-
-type tokenList struct {
-	Tokens []exchange.Token `json:"tokens"`
-	Next   string           `json:"next,omitempty"` // value of "before" for the following page
+	return whole(a.operator.Agents.List(r.Context(), operator.AgentFilter{Name: query.Get("agent"), Kind: query.Get("kind"), State: query.Get("state")}))
 }
 
 // listTokens never has the secrets: they are not kept.
 func (a *API) listTokens(_ http.ResponseWriter, r *http.Request) (any, error) {
 	query := r.URL.Query()
 	cursor := func(t exchange.Token) string { return t.ID }
-	found, next, err := page(r, cursor, func(limit int) ([]exchange.Token, error) {
+	return page(r, cursor, func(limit int) ([]exchange.Token, error) {
 		return a.operator.Tokens.Select(r.Context(), operator.TokenFilter{
 			Agent: query.Get("agent"), Name: query.Get("name"), Scope: query.Get("scope"), Status: query.Get("status"), Before: query.Get("before"), Limit: limit,
 		})
 	})
-	return tokenList{found, next}, err
-}
-
-type followList struct {
-	Follows []operator.Follow `json:"follows"`
-	Next    string            `json:"next,omitempty"` // value of "after" for the following page
 }
 
 func (a *API) listFollows(_ http.ResponseWriter, r *http.Request) (any, error) {
 	query := r.URL.Query()
-	found, next, err := page(r, operator.Follow.Cursor, func(limit int) ([]operator.Follow, error) {
+	if err := renamedCursor(query); err != nil {
+		return nil, err
+	}
+	return page(r, operator.Follow.Cursor, func(limit int) ([]operator.Follow, error) {
 		return a.operator.Follows.List(r.Context(), operator.FollowFilter{
-			Agent: query.Get("agent"), State: query.Get("state"), Actor: query.Get("actor"), After: query.Get("after"), Limit: limit,
+			Agent: query.Get("agent"), State: query.Get("state"), Actor: query.Get("actor"), After: query.Get("before"), Limit: limit,
 		})
 	})
-	return followList{found, next}, err
 }

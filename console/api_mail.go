@@ -25,11 +25,6 @@ func (a *API) mailRoutes() []httpserver.Route {
 	}
 }
 
-type mailList struct {
-	Mail []exchange.Mail `json:"mail"`
-	Next string          `json:"next,omitempty"` // value of "before" for the following page
-}
-
 // listMail takes kind, mailbox, sender, text, since, until, before and limit.
 func (a *API) listMail(_ http.ResponseWriter, r *http.Request) (any, error) {
 	query := r.URL.Query()
@@ -44,11 +39,10 @@ func (a *API) listMail(_ http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 
-	found, next, err := page(r, exchange.MailCursor, func(limit int) ([]exchange.Mail, error) {
+	return page(r, exchange.MailCursor, func(limit int) ([]exchange.Mail, error) {
 		filter.Limit = limit
 		return a.operator.Mail.List(r.Context(), filter)
 	})
-	return mailList{Mail: found, Next: next}, err
 }
 
 // queryTime reads an age or a time that may be left out.
@@ -99,15 +93,6 @@ func (a *API) forwardMail(w http.ResponseWriter, r *http.Request) (any, error) {
 	return a.operator.Mail.Forward(r.Context(), httpserver.Param(r, "mail"), wanted.To)
 }
 
-type mailReportList struct {
-	Reports []exchange.StoredReportRow `json:"reports"`
-	Next    string                     `json:"next,omitempty"` // value of "before" for the following page
-}
-
-type mailReportSums struct {
-	Sums []exchange.ReportSum `json:"sums"`
-}
-
 // reportFilter reads kind, result, source, since and unproven.
 func reportFilter(query url.Values) (filter exchange.ReportFilter, err error) {
 	filter = exchange.ReportFilter{Kind: query.Get("kind"), Result: query.Get("result"), Source: query.Get("source"), Before: query.Get("before")}
@@ -125,11 +110,10 @@ func (a *API) listMailReports(_ http.ResponseWriter, r *http.Request) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	found, next, err := page(r, exchange.ReportCursor, func(limit int) ([]exchange.StoredReportRow, error) {
+	return page(r, exchange.ReportCursor, func(limit int) ([]exchange.StoredReportRow, error) {
 		filter.Limit = limit
 		return a.operator.Mail.Reports(r.Context(), filter)
 	})
-	return mailReportList{Reports: found, Next: next}, err
 }
 
 // sumMailReports has one page: the largest sums.
@@ -142,6 +126,5 @@ func (a *API) sumMailReports(_ http.ResponseWriter, r *http.Request) (any, error
 	if filter.Limit, err = limit(r); err != nil {
 		return nil, err
 	}
-	sums, err := a.operator.Mail.SumReports(r.Context(), filter)
-	return mailReportSums{Sums: listed(sums)}, err
+	return whole(a.operator.Mail.SumReports(r.Context(), filter))
 }

@@ -8,22 +8,22 @@ import (
 )
 
 type noticeList struct {
-	Notices []exchange.Notice       `json:"notices"`
+	exchange.List[exchange.Notice]
+
 	Pending operator.PendingNotices `json:"pending"`
-	Next    string                  `json:"next,omitempty"` // value of "before" for the following page
 }
 
 // listNotices tells what the operator was told, and what waits for the next digest.
 func (a *API) listNotices(_ http.ResponseWriter, r *http.Request) (any, error) {
 	cursor := func(n exchange.Notice) string { return n.ID }
-	found, next, err := page(r, cursor, func(limit int) ([]exchange.Notice, error) {
+	found, err := page(r, cursor, func(limit int) ([]exchange.Notice, error) {
 		return a.operator.Notices.List(r.Context(), r.URL.Query().Get("before"), limit)
 	})
 	if err != nil {
 		return nil, err
 	}
 	pending, err := a.operator.Notices.Pending(r.Context())
-	return noticeList{Notices: found, Pending: pending, Next: next}, err
+	return noticeList{found, pending}, err
 }
 
 // testNotices sends a test to every address. What becomes of it is in the list.

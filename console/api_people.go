@@ -16,11 +16,6 @@ type eraseBody struct {
 	DryRun   bool   `json:"dry_run,omitempty"`
 }
 
-type erasureList struct {
-	Erasures []operator.DomainReceipt `json:"erasures"`
-	Next     string                   `json:"next,omitempty"` // value of "before" for the following page
-}
-
 // erasePerson begins an erasure at every domain, which the server does in the background. Where a domain fails the answer is an error, so that nobody takes
 // a part for the whole: the request may be repeated.
 func (a *API) erasePerson(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -53,10 +48,10 @@ func somewhere(err error, did string) error {
 }
 
 func (a *API) listErasures(_ http.ResponseWriter, r *http.Request) (any, error) {
-	found, next, err := page(r, func(one operator.DomainReceipt) string { return one.ID }, func(limit int) ([]operator.DomainReceipt, error) {
+	found, err := page(r, func(one operator.DomainReceipt) string { return one.ID }, func(limit int) ([]operator.DomainReceipt, error) {
 		return a.operator.Persons.Receipts(r.Context(), r.URL.Query().Get("before"), limit)
 	})
-	return erasureList{Erasures: found, Next: next}, somewhere(err, "answered")
+	return found, somewhere(err, "answered")
 }
 
 func (a *API) erasure(_ http.ResponseWriter, r *http.Request) (any, error) {

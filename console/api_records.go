@@ -34,21 +34,15 @@ func (a *API) listRoutes() []httpserver.Route {
 	return routes
 }
 
-type entryList struct {
-	Entries []exchange.ListEntry `json:"entries"`
-	Next    string               `json:"next,omitempty"` // value of "before" for the following page
-}
-
 func (a *API) entries(list string) call {
 	return func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		query := r.URL.Query()
 		cursor := func(e exchange.ListEntry) string { return e.ID }
-		found, next, err := page(r, cursor, func(limit int) ([]exchange.ListEntry, error) {
+		return page(r, cursor, func(limit int) ([]exchange.ListEntry, error) {
 			return a.operator.Lists.Entries(r.Context(), exchange.ListFilter{
 				List: list, Kind: query.Get("kind"), Target: query.Get("target"), Agent: query.Get("agent"), Before: query.Get("before"), Limit: limit,
 			})
 		})
-		return entryList{Entries: found, Next: next}, err
 	}
 }
 
@@ -98,41 +92,29 @@ func (a *API) importList(list string) call {
 	}
 }
 
-type auditList struct {
-	Records []exchange.AuditRecord `json:"records"`
-	Next    string                 `json:"next,omitempty"` // value of "before" for the following page
-}
-
 func (a *API) listAudit(_ http.ResponseWriter, r *http.Request) (any, error) {
 	query := r.URL.Query()
-	records, next, err := page(r, auditCursor, func(limit int) ([]exchange.AuditRecord, error) {
+	return page(r, auditCursor, func(limit int) ([]exchange.AuditRecord, error) {
 		return a.operator.Audit.Records(r.Context(), exchange.AuditFilter{
 			Code: query.Get("code"), TurnID: query.Get("turn"), Agent: query.Get("agent"), Before: query.Get("before"), Limit: limit,
 		})
 	})
-	return auditList{Records: records, Next: next}, err
 }
 
 func auditCursor(record exchange.AuditRecord) string { return record.ID }
 
-type peopleList struct {
-	Identities []exchange.PersonIdentity `json:"identities"`     // both sides of a link stand together
-	Next       string                    `json:"next,omitempty"` // value of "before" for the following page
-}
-
-// listPeople lists all links page by page, or without pages those of which one side is the named one.
+// listPeople lists all links page by page, or without pages those of which one side is the named one. Both sides of a link are next to each other.
 func (a *API) listPeople(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if who := r.URL.Query().Get("sender"); who != "" {
-		found, err := a.operator.People.Of(r.Context(), who)
-		return peopleList{Identities: listed(found)}, err
+		return whole(a.operator.People.Of(r.Context(), who))
 	}
 
 	cursor := func(p []exchange.PersonIdentity) string { return p[0].PersonID }
-	found, next, err := page(r, cursor, func(limit int) ([][]exchange.PersonIdentity, error) {
+	found, err := page(r, cursor, func(limit int) ([][]exchange.PersonIdentity, error) {
 		identities, err := a.operator.People.List(r.Context(), r.URL.Query().Get("before"), limit)
 		return persons(identities), err
 	})
-	return peopleList{Identities: listed(slices.Concat(found...)), Next: next}, err
+	return exchange.NewList(slices.Concat(found.Items...), found.Next), err
 }
 
 // persons returns the sides of each link, which stand together.
@@ -158,24 +140,20 @@ func (a *API) unlink(_ http.ResponseWriter, r *http.Request) (any, error) {
 // listReports lists what other servers complained about.
 func (a *API) listReports(_ http.ResponseWriter, r *http.Request) (any, error) {
 	query := r.URL.Query()
-	records, next, err := page(r, auditCursor, func(limit int) ([]exchange.AuditRecord, error) {
+	return page(r, auditCursor, func(limit int) ([]exchange.AuditRecord, error) {
 		return a.operator.Audit.Reports(r.Context(), query.Get("agent"), query.Get("before"), limit)
 	})
-	return auditList{Records: records, Next: next}, err
-}
-
-type suppressionList struct {
-	Suppressed []exchange.Suppression `json:"suppressed"`
-	Next       string                 `json:"next,omitempty"` // value of "after" for the following page
 }
 
 func (a *API) listSuppressed(_ http.ResponseWriter, r *http.Request) (any, error) {
 	query := r.URL.Query()
 	cursor := func(s exchange.Suppression) string { return s.Address }
-	found, next, err := page(r, cursor, func(limit int) ([]exchange.Suppression, error) {
-		return a.operator.Suppressions.List(r.Context(), exchange.SuppressionFilter{Kind: query.Get("kind"), After: query.Get("after"), Limit: limit})
+	if err := renamedCursor(query); err != nil {
+		return nil, err
+	}
+	return page(r, cursor, func(limit int) ([]exchange.Suppression, error) {
+		return a.operator.Suppressions.List(r.Context(), exchange.SuppressionFilter{Kind: query.Get("kind"), After: query.Get("before"), Limit: limit})
 	})
-	return suppressionList{Suppressed: found, Next: next}, err
 }
 
 // unsuppress takes the address from the query, because some proxies change an @ in a path.
@@ -187,26 +165,16 @@ func (a *API) unsuppress(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return nil, a.operator.Suppressions.Lift(r.Context(), address)
 }
 
-type connectorList struct {
-	Connectors []operator.Connector `json:"connectors"`
-}
-
 // listConnectors has one page: there are as many connectors as the settings name.
 func (a *API) listConnectors(http.ResponseWriter, *http.Request) (any, error) {
-	return connectorList{Connectors: a.operator.Connectors.List()}, nil
-}
-
-type heldList struct {
-	Held []exchange.TurnRecord `json:"held"`
-	Next string                `json:"next,omitempty"` // value of "before" for the following page
+	return whole(a.operator.Connectors.List(), nil)
 }
 
 func (a *API) listHeld(_ http.ResponseWriter, r *http.Request) (any, error) {
 	query := r.URL.Query()
-	turns, next, err := page(r, exchange.TurnCursor, func(limit int) ([]exchange.TurnRecord, error) {
+	return page(r, exchange.TurnCursor, func(limit int) ([]exchange.TurnRecord, error) {
 		return a.operator.Held.List(r.Context(), query.Get("agent"), query.Get("before"), limit)
 	})
-	return heldList{Held: turns, Next: next}, err
 }
 
 func (a *API) release(_ http.ResponseWriter, r *http.Request) (any, error) {

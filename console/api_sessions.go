@@ -8,11 +8,6 @@ import (
 	"inbox/operator"
 )
 
-type sessionList struct {
-	Sessions []operator.SignedIn `json:"sessions"`
-	Next     string              `json:"next,omitempty"` // value of "before" for the following page
-}
-
 // listSessions lists all sessions for admins, and those that the caller's token began for others.
 func (a *API) listSessions(_ http.ResponseWriter, r *http.Request) (any, error) {
 	filter := exchange.ConsoleSessionFilter{Before: r.URL.Query().Get("before")}
@@ -21,11 +16,10 @@ func (a *API) listSessions(_ http.ResponseWriter, r *http.Request) (any, error) 
 	}
 
 	cursor := func(s operator.SignedIn) string { return s.ID }
-	found, next, err := page(r, cursor, func(limit int) ([]operator.SignedIn, error) {
+	return page(r, cursor, func(limit int) ([]operator.SignedIn, error) {
 		filter.Limit = limit
 		return a.operator.Sessions.List(r.Context(), filter)
 	})
-	return sessionList{Sessions: found, Next: next}, err
 }
 
 func (a *API) endSession(_ http.ResponseWriter, r *http.Request) (any, error) {

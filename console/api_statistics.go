@@ -7,7 +7,6 @@ import (
 
 	"inbox/internal/httpserver"
 	"inbox/operator"
-	"inbox/operator/doctor"
 )
 
 func (a *API) statisticsRoutes() []httpserver.Route {
@@ -39,14 +38,8 @@ func (a *API) doctor(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return a.operator.Examinations.Run(r.Context())
 }
 
-// recordList are records to publish.
-type recordList struct {
-	Records []doctor.DNSRecord `json:"records"`
-}
-
 func (a *API) dns(_ http.ResponseWriter, r *http.Request) (any, error) {
-	records, err := a.operator.Doctor.DNSRecords(r.Context())
-	return recordList{records}, err
+	return whole(a.operator.Doctor.DNSRecords(r.Context()))
 }
 
 // settingsBody are the settings as a file would say them.
@@ -64,31 +57,16 @@ func (a *API) lookUpRecords(_ http.ResponseWriter, r *http.Request) (any, error)
 	return a.operator.RecordLooks.Run(r.Context())
 }
 
-type certificateList struct {
-	Certificates []operator.Certificate `json:"certificates"`
-}
-
 func (a *API) certificates(_ http.ResponseWriter, r *http.Request) (any, error) {
-	found, err := a.operator.Certificates(r.Context())
-	return certificateList{found}, err
-}
-
-type limitList struct {
-	Limits []operator.Limit `json:"limits"`
+	return whole(a.operator.Certificates(r.Context()))
 }
 
 func (a *API) limits(_ http.ResponseWriter, r *http.Request) (any, error) {
-	found, err := a.operator.Limits(r.Context())
-	return limitList{found}, err
-}
-
-type nodeList struct {
-	Nodes []operator.RunningNode `json:"nodes"`
+	return whole(a.operator.Limits(r.Context()))
 }
 
 func (a *API) nodes(_ http.ResponseWriter, r *http.Request) (any, error) {
-	found, err := a.operator.Nodes.List(r.Context())
-	return nodeList{found}, err
+	return whole(a.operator.Nodes.List(r.Context()))
 }
 
 func (a *API) backlog(_ http.ResponseWriter, r *http.Request) (any, error) {

@@ -26,11 +26,6 @@ func (a *API) takeoverRoutes() []httpserver.Route {
 	}
 }
 
-type takeoverList struct {
-	Takeovers []exchange.Takeover `json:"takeovers"`
-	Next      string              `json:"next,omitempty"` // value of "before" for the following page
-}
-
 // listTakeovers takes status=open (the default) or status=all, agent, holder, before and limit.
 func (a *API) listTakeovers(_ http.ResponseWriter, r *http.Request) (any, error) {
 	query := r.URL.Query()
@@ -40,12 +35,11 @@ func (a *API) listTakeovers(_ http.ResponseWriter, r *http.Request) (any, error)
 	}
 
 	cursor := func(t exchange.Takeover) string { return t.ID }
-	found, next, err := page(r, cursor, func(limit int) ([]exchange.Takeover, error) {
+	return page(r, cursor, func(limit int) ([]exchange.Takeover, error) {
 		return a.operator.Takeovers.List(r.Context(), exchange.TakeoverFilter{
 			Agent: query.Get("agent"), Holder: query.Get("holder"), All: all, Before: query.Get("before"), Limit: limit,
 		})
 	})
-	return takeoverList{found, next}, err
 }
 
 func conversation(r *http.Request, name string) operator.ConversationID {

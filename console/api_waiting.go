@@ -13,21 +13,15 @@ func (a *API) waiting(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return a.operator.Waiting.Overview(r.Context())
 }
 
-type failedList struct {
-	Failed []exchange.TurnRecord `json:"failed"`
-	Next   string                `json:"next,omitempty"` // value of "before" for the following page
-}
-
 // listFailed takes agent, channel, since, before and limit.
 func (a *API) listFailed(_ http.ResponseWriter, r *http.Request) (any, error) {
 	filter, err := askedFilter(r)
 	if err != nil {
 		return nil, err
 	}
-	turns, next, err := page(r, exchange.TurnCursor, func(limit int) ([]exchange.TurnRecord, error) {
+	return page(r, exchange.TurnCursor, func(limit int) ([]exchange.TurnRecord, error) {
 		return a.operator.Waiting.Failed(r.Context(), filter, r.URL.Query().Get("before"), limit)
 	})
-	return failedList{Failed: turns, Next: next}, err
 }
 
 // askedFilter reads agent, channel and since of a list; all of them may be left out.
@@ -54,26 +48,19 @@ func (a *API) cancelDelivery(_ http.ResponseWriter, r *http.Request) (any, error
 	return nil, a.operator.Deliveries.Cancel(r.Context(), httpserver.Param(r, "delivery"))
 }
 
-type demandList struct {
-	Demands []operator.Demand `json:"demands"`
-	Next    string            `json:"next,omitempty"` // value of "after" for the following page
-}
-
-// listDemands takes agent, after and limit.
+// listDemands takes agent, before and limit.
 func (a *API) listDemands(_ http.ResponseWriter, r *http.Request) (any, error) {
-	found, next, err := page(r, operator.DemandCursor, func(limit int) ([]operator.Demand, error) {
-		return a.operator.Demands.List(r.Context(), r.URL.Query().Get("agent"), r.URL.Query().Get("after"), limit)
+	query := r.URL.Query()
+	if err := renamedCursor(query); err != nil {
+		return nil, err
+	}
+	return page(r, operator.DemandCursor, func(limit int) ([]operator.Demand, error) {
+		return a.operator.Demands.List(r.Context(), query.Get("agent"), query.Get("before"), limit)
 	})
-	return demandList{Demands: found, Next: next}, err
 }
 
 func (a *API) withdrawDemand(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return nil, a.operator.Demands.Withdraw(r.Context(), httpserver.Param(r, "demand"), caller(r))
-}
-
-type jobList struct {
-	Jobs []operator.DeadJob `json:"jobs"`
-	Next string             `json:"next,omitempty"` // value of "before" for the following page
 }
 
 // listJobs takes agent, channel, since, before and limit.
@@ -82,10 +69,9 @@ func (a *API) listJobs(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	jobs, next, err := page(r, func(job operator.DeadJob) string { return job.ID }, func(limit int) ([]operator.DeadJob, error) {
+	return page(r, func(job operator.DeadJob) string { return job.ID }, func(limit int) ([]operator.DeadJob, error) {
 		return a.operator.Jobs.List(r.Context(), filter, r.URL.Query().Get("before"), limit)
 	})
-	return jobList{Jobs: jobs, Next: next}, err
 }
 
 func (a *API) retryJob(_ http.ResponseWriter, r *http.Request) (any, error) {
@@ -96,18 +82,12 @@ func (a *API) removeJob(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return nil, a.operator.Jobs.Remove(r.Context(), httpserver.Param(r, "job"))
 }
 
-type breakerList struct {
-	Breakers []operator.Breaker `json:"breakers"`
-}
-
 // listBreakers has one page: who fails is few, and at most 10,000 destinations are remembered.
 func (a *API) listBreakers(_ http.ResponseWriter, r *http.Request) (any, error) {
-	open, err := a.operator.Breakers.List(r.Context())
-	return breakerList{listed(open)}, err
+	return whole(a.operator.Breakers.List(r.Context()))
 }
 
 // closeBreaker takes the target from the query, as lists do. The answer are those that were closed.
 func (a *API) closeBreaker(_ http.ResponseWriter, r *http.Request) (any, error) {
-	closed, err := a.operator.Breakers.Close(r.Context(), r.URL.Query().Get("target"), caller(r))
-	return breakerList{listed(closed)}, err
+	return whole(a.operator.Breakers.Close(r.Context(), r.URL.Query().Get("target"), caller(r)))
 }

@@ -3,6 +3,7 @@ package exchange
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -137,7 +138,13 @@ type ToolRequestFilter struct {
 	CreatedAfter  time.Time
 	DueBy         time.Time // TimeoutAt at or before
 	All           bool      // also those that do not wait any more
+	Before        string    // ToolRequest.Cursor of the last row of the page before; not with DueBy, which has another order
 	Limit         int       // 1…500
+}
+
+// Cursor names a row of a list of requests.
+func (t ToolRequest) Cursor() string {
+	return strconv.FormatInt(t.CreatedAt.UnixMicro(), 10) + "." + t.ID
 }
 
 // TokenBridge begins the Scope of a bridge's token, whose Name is the id of its client; BridgeScopes follow after a colon.

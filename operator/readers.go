@@ -31,7 +31,8 @@ type Readers struct {
 	ThreadID string   `json:"thread_id" doc:"id of the conversation"`
 	Messages int      `json:"messages" doc:"messages that were looked at, the newest 500 at most"`
 	Open     int      `json:"open" doc:"of them, everyone in the conversation may read them"`
-	Readers  []Reader `json:"readers" doc:"parties and the addresses that are linked with them; the one that can read most comes first"`
+	Readers  []Reader `json:"items" doc:"parties and the addresses that are linked with them; the one that can read most comes first"`
+	Next     string   `json:"next" doc:"empty: all of them are on one page"`
 }
 
 // Readers computes who can read a conversation from whom its messages were meant for, and from the links of its parties. fault.NotFound when

@@ -25,14 +25,12 @@ func TestAnswersOfOperatorsHaveTheirName(t *testing.T) {
 	if status, _, body := s.Read(http.MethodPost, "/v1/chat", app, `{"agent":"echo","message":"hi","session":"one"}`); status != http.StatusOK {
 		t.Fatalf("the message: %d %s", status, body)
 	}
-	var list struct {
-		Turns []exchange.TurnRecord `json:"turns"`
-	}
+	var list exchange.List[exchange.TurnRecord]
 	_, _, listed := s.Read(http.MethodGet, "/api/v1/turns", token, "")
-	if err := json.Unmarshal([]byte(listed), &list); err != nil || len(list.Turns) != 1 {
+	if err := json.Unmarshal([]byte(listed), &list); err != nil || len(list.Items) != 1 {
 		t.Fatalf("%v in %s", err, listed)
 	}
-	id, thread := list.Turns[0].ID, list.Turns[0].ThreadID
+	id, thread := list.Items[0].ID, list.Items[0].ThreadID
 	desk := overviewSignIn(s, exchange.RoleRead)
 	pages := []string{"/console/messages/" + id, "/console/thread?" + url.Values{"agent": {"echo"}, "id": {thread}}.Encode()}
 	for _, page := range pages {
@@ -48,10 +46,10 @@ func TestAnswersOfOperatorsHaveTheirName(t *testing.T) {
 		t.Fatalf("the second message: %d %s", status, body)
 	}
 	_, _, listed = s.Read(http.MethodGet, "/api/v1/turns", token, "")
-	if err := json.Unmarshal([]byte(listed), &list); err != nil || len(list.Turns) != 2 {
+	if err := json.Unmarshal([]byte(listed), &list); err != nil || len(list.Items) != 2 {
 		t.Fatalf("%v in %s", err, listed)
 	}
-	pages[0], id = "/console/messages/"+list.Turns[0].ID, list.Turns[0].ID
+	pages[0], id = "/console/messages/"+list.Items[0].ID, list.Items[0].ID
 	if status, _, body := s.Read(http.MethodPost, "/api/v1/turns/"+id+"/reply", token, `{"text":"a person answers"}`); status >= http.StatusMultipleChoices {
 		t.Fatalf("the reply: %d %s", status, body)
 	}

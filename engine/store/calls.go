@@ -223,9 +223,12 @@ func (s callStore) ToolRequest(ctx context.Context, id string) (exchange.ToolReq
 	return found[0], nil
 }
 
-// ToolRequests lists requests, oldest first, at most 500; the pending ones unless filter.All.
+// ToolRequests lists requests, oldest first, at most 500; the pending ones unless filter.All. fault.Malformed for a cursor that is none.
 func (s callStore) ToolRequests(ctx context.Context, filter exchange.ToolRequestFilter) ([]exchange.ToolRequest, error) {
-	query, arguments := selectToolRequests(filter)
+	query, arguments, err := selectToolRequests(filter)
+	if err != nil {
+		return nil, err
+	}
 	return s.toolRequests(ctx, query, arguments)
 }
 
@@ -237,7 +240,7 @@ func (s callStore) CountToolRequests(ctx context.Context) (count int64, err erro
 	return count, err
 }
 
-func selectToolRequests(f exchange.ToolRequestFilter) (query string, arguments []any) {
+func selectToolRequests(f exchange.ToolRequestFilter) (query string, arguments []any, err error) {
 	var chosen selection
 	order := "created_at, id"
 	chosen.addWhen(!f.All, "status = '"+request.StatusPending+"'")
@@ -246,13 +249,20 @@ func selectToolRequests(f exchange.ToolRequestFilter) (query string, arguments [
 	chosen.addWhen(f.ToolName != "", "tool_name = ?", cleaned(f.ToolName))
 	chosen.addWhen(!f.CreatedBefore.IsZero(), "created_at < ?", micros(f.CreatedBefore))
 	chosen.addWhen(!f.CreatedAfter.IsZero(), "created_at > ?", micros(f.CreatedAfter))
+	if f.Before != "" {
+		created, id, err := readCursor(f.Before)
+		if err != nil {
+			return "", nil, err
+		}
+		chosen.add("(created_at, id) > (?, ?)", created, id)
+	}
 	if !f.DueBy.IsZero() {
 		chosen.add("due_at > 0 AND due_at <= ?", micros(f.DueBy))
 		order = "due_at, id"
 	}
 
 	query = `SELECT ` + toolRequestColumns + ` FROM tool_requests` + chosen.sql() + chosen.page(order, f.Limit)
-	return query, chosen.arguments
+	return query, chosen.arguments, nil
 }
 
 func (s callStore) toolRequests(ctx context.Context, query string, arguments []any) ([]exchange.ToolRequest, error) {

@@ -231,7 +231,8 @@ func lists(t *testing.T) (all []listed) {
 func otherLists() (all []listed) {
 	approvals, approvalArguments := selectApprovals(exchange.ApprovalFilter{Agent: "a", All: true, Before: "b"})
 	demands, demandArguments := selectWaiting("a", time.Now(), "b", 50)
-	requests, requestArguments := selectToolRequests(exchange.ToolRequestFilter{All: true, CreatedAfter: time.Now()})
+	requests, requestArguments, _ := selectToolRequests(exchange.ToolRequestFilter{All: true, CreatedAfter: time.Now()})
+	followingRequests, followingArguments, _ := selectToolRequests(exchange.ToolRequestFilter{All: true, Before: "1.b"})
 	page := func(s *selection, columns, order string) (string, []any) {
 		text := columns + s.sql() + s.page(order, 50)
 		return text, s.arguments
@@ -243,6 +244,7 @@ func otherLists() (all []listed) {
 		{"approvals", approvals, "demands_approvals", approvalArguments},
 		{"demands", demands, "demands_open", demandArguments},
 		{"tool requests", requests, "tool_requests_created", requestArguments},
+		{"tool requests after a cursor", followingRequests, "tool_requests_created", followingArguments},
 		{"audit by code", audit, "audit_code", auditArguments},
 		{"audit of a turn", ofTurn, "audit_turn", ofTurnArguments},
 		{"events", selectEvents, "events", []any{"t", int64(1), int64(50)}},

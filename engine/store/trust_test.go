@@ -47,7 +47,7 @@ func TestTrustPlans(t *testing.T) {
 	}
 
 	requests := func(filter exchange.ToolRequestFilter) string {
-		query, _ := selectToolRequests(filter)
+		query, _, _ := selectToolRequests(filter)
 		return query
 	}
 	taskRuns := func(filter exchange.TaskRunFilter) string {

@@ -327,15 +327,24 @@ func (l *turnList) splitConversation(f exchange.TurnFilter) {
 // turnStates are the states that a list may be restricted to.
 var turnStates = exchange.States()
 
+// readCursor reads a cursor of a time in microseconds and an id, with a dot between.
+func readCursor(written string) (at int64, id string, err error) {
+	number, id, found := strings.Cut(written, ".")
+	at, err = strconv.ParseInt(number, 10, 64)
+	if err != nil || !found || !storable(id) {
+		return 0, "", fault.InField("cursor", "is not one that this server gave")
+	}
+	return at, id, nil
+}
+
 // addCursor reads exchange.TurnCursor. Row values compare the way the list is ordered.
 func (s *selection) addCursor(before string, byArrival bool) error {
 	if before == "" {
 		return nil
 	}
-	at, id, found := strings.Cut(before, ".")
-	updated, err := strconv.ParseInt(at, 10, 64)
-	if err != nil || !found || !storable(id) {
-		return fault.InField("cursor", "is not one that this server gave")
+	updated, id, err := readCursor(before)
+	if err != nil {
+		return err
 	}
 
 	if byArrival {

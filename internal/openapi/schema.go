@@ -107,7 +107,7 @@ func (s *schemas) reference(t reflect.Type) object {
 
 	name, known := s.names[t]
 	if !known {
-		name = strings.ToUpper(t.Name()[:1]) + t.Name()[1:]
+		name = componentName(t)
 		if _, taken := s.named[name]; taken {
 			owner := path.Base(t.PkgPath())
 			name = strings.ToUpper(owner[:1]) + owner[1:] + name
@@ -124,6 +124,16 @@ func (s *schemas) reference(t reflect.Type) object {
 	}
 
 	return object{"$ref": "#/components/schemas/" + name}
+}
+
+// componentName is the name of a type; one with a parameter has the parameter's name in front: List[exchange.Token] is TokenList.
+func componentName(t reflect.Type) string {
+	name, parameter, _ := strings.Cut(strings.TrimSuffix(t.Name(), "]"), "[")
+	parameter = parameter[strings.LastIndexAny(parameter, "./")+1:]
+	if parameter != "" {
+		parameter = strings.ToUpper(parameter[:1]) + parameter[1:]
+	}
+	return parameter + strings.ToUpper(name[:1]) + name[1:]
 }
 
 // adopt takes a JSON Schema among the components. What it refers to is there, too.

@@ -26,7 +26,7 @@ export async function talk(baseUrl: string, tokens: Tokens, recorder: Middleware
   const state: string | undefined = rpc.data?.result?.status.state;
   const refused = await client.POST("/v1/chat", { body: { agent: "nobody", message: "x" } });
   const code: string | undefined = refused.error?.error.code;
-  const held: number | undefined = (await operator.GET("/api/v1/held", {})).data?.held.length;
+  const held: number | undefined = (await operator.GET("/api/v1/held", {})).data?.items.length;
 
   const models: string[] = (await client.GET("/v1/models", {})).data?.data.map((model) => model.id) ?? [];
   const completion = await client.POST("/v1/chat/completions", { body: { model: "echo", messages: [{ role: "user", content: "typed completion" }] } });
