@@ -79,35 +79,54 @@ type Person struct {
 // maxStops bounds the stop words that are looked through.
 const maxStops = 10_000
 
-// WithStops lists what List lists, with the agents that each told to stop. On the first page others follow who told an
-// agent to stop.
-func (p People) WithStops(ctx context.Context, before string, limit int) ([]Person, error) {
-	found, err := p.List(ctx, before, limit)
-	if err != nil {
-		return nil, err
-	}
+// stopCursor begins the cursor of a page that only has people who told an agent to stop; the id of the last one's newest stop word follows.
+const stopCursor = "stop."
 
+// Page lists both sides of links, the newest link first, with the agents that each told to stop; after the last link come other people who told
+// an agent to stop. Before is "" or the Next of the page before; limit counts links and these people, 1 to 500.
+func (p People) Page(ctx context.Context, before string, limit int) (page exchange.List[Person], err error) {
 	stops, order, err := p.stops(ctx)
 	if err != nil {
-		return nil, err
+		return page, err
 	}
 
-	people := withStops(found, stops)
-	if before != "" {
-		return people, nil
+	last, onlyStops := strings.CutPrefix(before, stopCursor)
+	if !onlyStops {
+		last = "~" // after every id
+		links, err := p.Rows.Links(ctx, before, limit+1)
+		if err != nil {
+			return page, err
+		}
+		cut := exchange.CutList(links, limit, func(link exchange.PersonLink) string { return link.ID })
+		var sides []exchange.PersonIdentity
+		for i := range cut.Items {
+			sides = append(sides, cut.Items[i].Identities()...)
+		}
+		page = exchange.NewList(withStops(sides, stops), cut.Next)
+		if limit -= len(cut.Items); page.Next != "" {
+			return page, nil
+		}
 	}
 
 	for _, principal := range order {
+		newest := stops[principal][0].ID
+		if newest >= last {
+			continue
+		}
 		links, err := p.store.LinksOf(ctx, "", principal)
-		if err != nil {
-			return nil, err
+		switch {
+		case err != nil:
+			return page, err
+		case len(links) > 0:
+			continue
+		case limit == 0:
+			page.Next = stopCursor + last
+			return exchange.NewList(page.Items, page.Next), nil
 		}
-		if len(links) == 0 {
-			people = append(people, stopped(principal, stops[principal]))
-		}
+		page.Items, last = append(page.Items, stopped(principal, stops[principal])), newest
+		limit--
 	}
-
-	return people, nil
+	return exchange.NewList(page.Items, ""), nil
 }
 
 // OfWithStops is Of with the agents that each told to stop.

@@ -11,6 +11,7 @@ import (
 	"inbox"
 	"inbox/exchange"
 	"inbox/operator"
+	"inbox/operator/setup"
 )
 
 func newAgents() *cobra.Command {
@@ -41,7 +42,7 @@ func newAgents() *cobra.Command {
 			agents = slices.DeleteFunc(agents, func(one operator.AgentSummary) bool { return !filter.Selects(one) })
 
 			if wantsJSON(cmd) {
-				return printJSON(cmd.OutOrStdout(), agents)
+				return printJSON(cmd.OutOrStdout(), exchange.NewList(agents, ""))
 			}
 
 			rows := make([][]string, 0, len(agents))
@@ -74,6 +75,7 @@ func newAgents() *cobra.Command {
 
 	addJSON(list)
 	list.Flags().StringVar(&filter.Kind, "kind", "", "only agents of this kind")
+	completeWords(list, "kind", setup.KindNames()...)
 	addChoice(list, &filter.State, "state", "only agents in this state", operator.AgentWorks, operator.AgentPaused, operator.AgentDown)
 	parent.AddCommand(list, newAgentsAdd(), newAgentsRemove(), newAgentsTest(), newAgentsWhy(), newAgentsPause(), newAgentsResume())
 	return parent
@@ -115,6 +117,7 @@ across a restart. Runs that have begun end, and finished answers leave. /readyz 
 	}
 
 	addJSON(cmd)
+	completing(cmd, agentNames)
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
 	cmd.Flags().BoolVar(&all, "all", false, "all agents of all nodes: they accept messages and do not work on them")
 	return cmd
@@ -150,6 +153,8 @@ func newAgentsResume() *cobra.Command {
 		},
 	}
 
+	addJSON(cmd)
+	completing(cmd, agentNames)
 	cmd.Flags().BoolVar(&all, "all", false, "end the pause of all agents")
 	return cmd
 }
@@ -166,43 +171,42 @@ func newFollows() *cobra.Command {
 
 func newFollowsList() *cobra.Command {
 	filter := operator.FollowFilter{State: operator.FollowWaiting}
+	var limit int
 	cmd := &cobra.Command{
 		Use: "list [AGENT]", Short: "List follow requests and followers of an agent", Args: arguments(cobra.MaximumNArgs(1)),
 		Example: "  inbox follows list\n  inbox follows list --state following echo",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			filter.Agent = strings.Join(names, "")
-			return printList(cmd, "Nobody.", []string{"AGENT", "ACTOR", "STATE", "SINCE"}, func(o *inbox.Operator) ([]operator.Follow, error) {
-				return o.Follows.List(cmd.Context(), filter)
-			}, func(f operator.Follow) []string {
+			shown := table[operator.Follow]{"Nobody.", []string{"AGENT", "ACTOR", "STATE", "SINCE"}, func(f operator.Follow) []string {
 				return []string{f.Agent, oneLine(f.Actor), f.State, when(f.Since)}
+			}}
+			return printPage(cmd, limit, shown, operator.Follow.Cursor, func(o *inbox.Operator, size int) ([]operator.Follow, error) {
+				filter.Limit = size
+				return o.Follows.List(cmd.Context(), filter)
 			})
 		},
 	}
 
 	addJSON(cmd)
+	completing(cmd, agentNames)
 	addChoice(cmd, &filter.State, "state", "those who wait, or those who follow", operator.FollowWaiting, operator.FollowFollowing)
 	cmd.Flags().StringVar(&filter.Actor, "actor", "", "only this actor")
-	cmd.Flags().StringVar(&filter.After, "after", "", "continue after the last row of the previous page: its state, agent and actor with spaces between")
-	cmd.Flags().IntVar(&filter.Limit, "limit", 50, "at most this many, up to 500")
+	completeFlag(cmd, "actor", waitingActors)
+	addPaging(cmd, &filter.After, &limit)
 	return cmd
 }
 
 func newFollowsDecide(use, short string, accept bool) *cobra.Command {
-	return &cobra.Command{
+	return completing(withJSON(&cobra.Command{
 		Use: use + " AGENT ACTOR…", Short: short, Args: arguments(cobra.MinimumNArgs(2)),
 		Example: "  inbox follows " + use + " helper https://social.example/users/ana",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return operate(cmd, func(o *inbox.Operator) error {
-				for _, actor := range names[1:] {
-					if err := o.Follows.Decide(cmd.Context(), names[0], actor, accept); err != nil {
-						return err
-					}
-					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", actor, use)
-				}
-				return nil
+			said := map[bool]string{true: "is accepted", false: "is rejected"}[accept]
+			return each(cmd, names[1:], said, func(o *inbox.Operator, actor string) error {
+				return o.Follows.Decide(cmd.Context(), names[0], actor, accept)
 			})
 		},
-	}
+	}), agentNames, waitingActors)
 }
 
 func newReports() *cobra.Command {
@@ -216,10 +220,11 @@ func newReports() *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "List reports, newest first", Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printList(cmd, "Nobody complained.", []string{"AT", "AGENT", "BY", "TURN", "COMMENT"}, func(o *inbox.Operator) ([]exchange.AuditRecord, error) {
-				return o.Audit.Reports(cmd.Context(), agent, before, limit)
-			}, func(r exchange.AuditRecord) []string {
+			shown := table[exchange.AuditRecord]{"Nobody complained.", []string{"AT", "AGENT", "BY", "TURN", "COMMENT"}, func(r exchange.AuditRecord) []string {
 				return []string{when(r.At), r.Agent, oneLine(r.Principal), r.TurnID, oneLine(r.Detail)}
+			}}
+			return printPage(cmd, limit, shown, auditCursor, func(o *inbox.Operator, size int) ([]exchange.AuditRecord, error) {
+				return o.Audit.Reports(cmd.Context(), agent, before, size)
 			})
 		},
 	}
@@ -229,6 +234,13 @@ func newReports() *cobra.Command {
 	addPaging(list, &before, &limit)
 	parent.AddCommand(list)
 	return parent
+}
+
+// moved is what --json prints of a move.
+type moved struct {
+	done
+
+	Target string `json:"target"` // address of the actor that the agent is now
 }
 
 func newMove() *cobra.Command {
@@ -252,8 +264,7 @@ address (@name@server.example) or the address of an actor. The other account mus
 					if err := node.UnmoveAgent(ctx, given[0]); err != nil {
 						return err
 					}
-					fmt.Fprintf(cmd.OutOrStdout(), "%s is here again; followers who went stay where they are\n", given[0])
-					return nil
+					return printDone(cmd, given[0], given[0]+" is here again; followers who went stay where they are")
 				}
 
 				target, err := node.MoveAgent(ctx, given[0], given[1])
@@ -261,12 +272,17 @@ address (@name@server.example) or the address of an actor. The other account mus
 					return err
 				}
 
-				fmt.Fprintf(cmd.OutOrStdout(), "%s moves to %s; its followers are told\n", given[0], target)
-				return nil
+				if wantsJSON(cmd) {
+					return printJSON(cmd.OutOrStdout(), moved{doneBy(cmd, given[0]), target})
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s moves to %s; its followers are told\n", given[0], target)
+				return err
 			})
 		},
 	}
 
+	addJSON(cmd)
+	completing(cmd, agentNames, completed{})
 	cmd.Flags().BoolVar(&undo, "undo", false, "let the agent be here again")
 	return cmd
 }

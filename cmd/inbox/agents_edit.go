@@ -139,6 +139,7 @@ Exit codes: 0 removed, 1 refused (nothing is changed), 2 the command line is wro
 		},
 	}
 	addJSON(cmd)
+	completing(cmd, agentNames)
 	return cmd
 }
 
@@ -180,6 +181,7 @@ Exit codes: 0 answered, 1 not answered or not accepted, 2 the command line is wr
 		},
 	}
 	addJSON(cmd)
+	completing(cmd, agentNames, completed{})
 	cmd.Flags().DurationVar(&wait, "wait", 2*time.Minute, "how long to wait for the answer")
 	return cmd
 }

@@ -48,6 +48,7 @@ proved nothing. It does not check limits on how much a sender may send. "inbox a
 	}
 
 	addJSON(cmd)
+	completing(cmd, agentNames, completed{})
 	cmd.Flags().StringVar(&question.Purpose, "purpose", "message", "message, tool:<name> or skill:<id>")
 	addChoice(cmd, &channel, "channel", "the channel, which proves its senders in its own way", inbox.ChannelNames()...)
 	cmd.Flags().StringVar(&question.Method, "proof", "", "how the sender was proven: a URN, or its name alone such as email-dmarc")

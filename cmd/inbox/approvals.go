@@ -32,6 +32,7 @@ It is decided once.`,
 
 func newApprovalsList() *cobra.Command {
 	var filter exchange.ApprovalFilter
+	var limit int
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List what waits for a decision, newest first",
@@ -39,10 +40,12 @@ func newApprovalsList() *cobra.Command {
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			heading := []string{"ID", "CODE", "AGENT", "STATUS", "WHAT", "ASKED BY", "UNTIL", "SUMMARY"}
-			return printList(cmd, "Nothing waits for a decision.", heading, func(o *inbox.Operator) ([]exchange.Approval, error) {
-				return o.Approvals.Approvals(cmd.Context(), filter)
-			}, func(a exchange.Approval) []string {
+			shown := table[exchange.Approval]{"Nothing waits for a decision.", heading, func(a exchange.Approval) []string {
 				return []string{a.ID, a.Code, a.Agent, a.Status, a.Kind, oneLine(a.Asker), when(a.ExpiresAt), excerpt(a.Summary)}
+			}}
+			return printPage(cmd, limit, shown, func(a exchange.Approval) string { return a.ID }, func(o *inbox.Operator, size int) ([]exchange.Approval, error) {
+				filter.Limit = size
+				return o.Approvals.Approvals(cmd.Context(), filter)
 			})
 		},
 	}
@@ -50,7 +53,7 @@ func newApprovalsList() *cobra.Command {
 	addJSON(cmd)
 	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only of this agent")
 	cmd.Flags().BoolVar(&filter.All, "all", false, "also what was decided")
-	addPaging(cmd, &filter.Before, &filter.Limit)
+	addPaging(cmd, &filter.Before, &limit)
 	return cmd
 }
 
@@ -68,6 +71,7 @@ func newApprovalsShow() *cobra.Command {
 	}
 
 	addJSON(cmd)
+	completing(cmd, approvalIDs)
 	return cmd
 }
 
@@ -184,6 +188,7 @@ a terminal, and with --yes, the command approves what it prints.`,
 	}
 
 	addJSON(cmd)
+	completing(cmd, approvalIDs)
 	cmd.Flags().BoolVar(&yes, "yes", false, "approve without asking")
 	cmd.Flags().StringVar(&digest, "digest", "", "approve only if the approval still has this digest; nothing is printed or asked")
 	return cmd
@@ -215,6 +220,7 @@ held answer is not sent; with a reason, the reason is sent instead.`,
 	}
 
 	addJSON(cmd)
+	completing(cmd, approvalIDs)
 	cmd.Flags().StringVar(&reason, "reason", "", "what the asker is told, at most 500 bytes")
 	return cmd
 }
@@ -245,6 +251,7 @@ afterwards. An answer in Markdown is replaced by Markdown.`,
 	}
 
 	addJSON(cmd)
+	completing(cmd, approvalIDs)
 	cmd.Flags().StringVar(&text, "text", "", "the new text")
 	cmd.Flags().StringVar(&file, "file", "", "file with the new text; - = standard input")
 	return cmd

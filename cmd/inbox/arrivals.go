@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -38,7 +37,7 @@ func (f *arrivalFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.since, "since", "", "accepted within this time, such as 24h, or since this moment (RFC 3339)")
 	flags.StringVar(&f.until, "until", "", "accepted longer ago than this, or before this moment")
 	addPaging(cmd, &f.filter.Before, &f.filter.Limit)
-	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(exchange.States(), cobra.ShellCompDirectiveNoFileComp)) // fails without the flag alone
+	completeWords(cmd, "state", exchange.States()...)
 }
 
 // read returns the filter; its error is one of the command line.
@@ -51,11 +50,11 @@ func (f *arrivalFlags) read(cmd *cobra.Command) (exchange.ArrivalFilter, error) 
 			return wrong("state", fmt.Errorf("%q is none of %s", state, strings.Join(exchange.States(), ", ")))
 		}
 	}
-	if f.filter.Limit < 1 || f.filter.Limit > maxListed {
-		return wrong("limit", fmt.Errorf("must be a number from 1 to %d", maxListed))
+	err := checkLimit(cmd, f.filter.Limit)
+	if err != nil {
+		return f.filter, err
 	}
 
-	var err error
 	if f.filter.States = f.states; f.since != "" {
 		if f.filter.Since, err = operator.Moment("since", f.since, time.Now()); err != nil {
 			return wrong("since", err)
@@ -68,9 +67,6 @@ func (f *arrivalFlags) read(cmd *cobra.Command) (exchange.ArrivalFilter, error) 
 	}
 	return f.filter, nil
 }
-
-// maxListed is the largest page.
-const maxListed = 500
 
 func newList() *cobra.Command {
 	var chosen arrivalFlags
@@ -124,39 +120,12 @@ func arrivalRow(t exchange.TurnRecord) []string {
 	}
 }
 
-// listedArrivals is what --json prints: the form of the API.
-type listedArrivals struct {
-	Turns []exchange.TurnRecord `json:"turns"`
-	Next  string                `json:"next,omitempty"`
-}
-
 func listArrivals(cmd *cobra.Command, o *inbox.Operator, filter exchange.ArrivalFilter) error {
 	page, err := o.Arrivals.List(cmd.Context(), filter)
 	if err != nil {
 		return err
 	}
-	out := cmd.OutOrStdout()
-	if wantsJSON(cmd) {
-		return printJSON(out, listedArrivals(page))
-	}
-
-	rows := make([][]string, 0, len(page.Turns))
-	for _, turn := range page.Turns {
-		rows = append(rows, arrivalRow(turn))
-	}
-	if err := printTable(out, "No messages.", arrivalHeading, rows); err != nil {
-		return err
-	}
-	return tellNext(out, page.Next)
-}
-
-// tellNext says how to go on where there is more.
-func tellNext(out io.Writer, next string) error {
-	if next == "" {
-		return nil
-	}
-	_, err := fmt.Fprintf(out, "Older ones: --before %s\n", next)
-	return err
+	return table[exchange.TurnRecord]{"No messages.", arrivalHeading, arrivalRow}.print(cmd, exchange.NewList(page.Turns, page.Next))
 }
 
 // followEvery is how long one look for new messages waits.
@@ -283,23 +252,12 @@ func listThreads(cmd *cobra.Command, o *inbox.Operator, filter exchange.ArrivalF
 		}
 	}
 
-	out := cmd.OutOrStdout()
-	if wantsJSON(cmd) {
-		return printJSON(out, struct {
-			Threads []operator.Conversation `json:"threads"`
-			Next    string                  `json:"next,omitempty"`
-		}{found, filter.Before})
-	}
-	rows := make([][]string, 0, len(found))
-	for _, one := range found {
+	heading := []string{"THREAD", "AGENT", "FROM", "CHANNEL", "MESSAGES", "NEWEST", "STATE", "TEXT"}
+	return table[operator.Conversation]{"No conversations.", heading, func(one operator.Conversation) []string {
 		messages := strconv.Itoa(one.Messages)
 		if one.More {
 			messages += "+"
 		}
-		rows = append(rows, []string{oneLine(one.ThreadID), one.Agent, oneLine(one.Sender), one.Channel, messages, when(one.At), one.State, excerpt(one.Excerpt)})
-	}
-	if err := printTable(out, "No conversations.", []string{"THREAD", "AGENT", "FROM", "CHANNEL", "MESSAGES", "NEWEST", "STATE", "TEXT"}, rows); err != nil {
-		return err
-	}
-	return tellNext(out, filter.Before)
+		return []string{oneLine(one.ThreadID), one.Agent, oneLine(one.Sender), one.Channel, messages, when(one.At), one.State, excerpt(one.Excerpt)}
+	}}.print(cmd, exchange.NewList(found, filter.Before))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
+	"inbox/exchange"
 )
 
 func newBackup() *cobra.Command {
@@ -339,7 +340,7 @@ func reportRestored(cmd *cobra.Command) error {
 		lists = append(lists, list)
 	}
 	if wantsJSON(cmd) {
-		return printJSON(cmd.OutOrStdout(), lists)
+		return printJSON(cmd.OutOrStdout(), exchange.NewList(lists, ""))
 	}
 
 	for _, list := range lists {
@@ -426,7 +427,7 @@ func upgradeSchemas(cmd *cobra.Command) error {
 		}
 	}
 	if wantsJSON(cmd) {
-		return printJSON(cmd.OutOrStdout(), upgraded)
+		return printJSON(cmd.OutOrStdout(), exchange.NewList(upgraded, ""))
 	}
 	return nil
 }

@@ -65,6 +65,7 @@ http.listen if that is not set. All rules and limits apply to the messages; thei
 	}
 
 	addJSON(cmd)
+	completing(cmd, chatAgents, completed{})
 	cmd.Flags().BoolVar(&goOn, "continue", false, "resume your newest conversation with the agent")
 	return cmd
 }

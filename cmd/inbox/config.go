@@ -20,7 +20,7 @@ func newConfig() *cobra.Command {
 }
 
 func newConfigCheck() *cobra.Command {
-	return &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "check",
 		Short: "Report every mistake in the configuration",
 		Long: `Reads the file and the INBOX_… variables as "inbox serve" does, makes every part of the server in a directory that it removes afterwards,
@@ -41,6 +41,13 @@ no server; "inbox doctor" does.`,
 				return err
 			}
 
+			if wantsJSON(cmd) {
+				checked := checkedConfig{File: config.File, Domain: config.Domain, Agents: len(config.Agents), Hosted: []checkedDomain{}}
+				for _, further := range config.Hosted {
+					checked.Hosted = append(checked.Hosted, checkedDomain{further.Domain, len(further.Agents)})
+				}
+				return printJSON(cmd.OutOrStdout(), checked)
+			}
 			from := "no file: development mode"
 			if config.File != "" {
 				from = config.File
@@ -53,7 +60,20 @@ no server; "inbox doctor" does.`,
 			}
 			return err
 		},
-	}
+	})
+}
+
+// checkedConfig is what --json prints of a configuration without mistakes.
+type checkedConfig struct {
+	File   string          `json:"file"` // empty = there is none: development mode
+	Domain string          `json:"domain"`
+	Agents int             `json:"agents"`
+	Hosted []checkedDomain `json:"hosted"` // further domains of the server
+}
+
+type checkedDomain struct {
+	Domain string `json:"domain"`
+	Agents int    `json:"agents"`
 }
 
 func newConfigShow() *cobra.Command {
@@ -71,12 +91,17 @@ func newConfigShow() *cobra.Command {
 				return err
 			}
 			document, err := config.Document(effective)
-			if err == nil {
+			switch {
+			case err != nil:
+			case wantsJSON(cmd):
+				err = printJSON(cmd.OutOrStdout(), map[string]string{"toml": string(document)})
+			default:
 				_, err = cmd.OutOrStdout().Write(document)
 			}
 			return err
 		},
 	}
+	addJSON(cmd)
 	cmd.Flags().BoolVar(&effective, "effective", false, "print every setting, also those with default values")
 	return cmd
 }

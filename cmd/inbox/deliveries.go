@@ -11,6 +11,7 @@ import (
 	"inbox"
 	"inbox/engine/delivery"
 	"inbox/exchange"
+	"inbox/normalized"
 	"inbox/operator"
 )
 
@@ -27,6 +28,7 @@ func newDeliveries() *cobra.Command {
 
 func newDeliveriesList() *cobra.Command {
 	var filter delivery.Filter
+	var limit int
 	var since, until string
 	cmd := &cobra.Command{
 		Use:     "list",
@@ -46,10 +48,12 @@ func newDeliveriesList() *cobra.Command {
 				}
 			}
 			heading := []string{"ID", "STATE", "TRIES", "AGENT", "TO", "CHANGED", "LAST ANSWER"}
-			return printList(cmd, "No deliveries.", heading, func(o *inbox.Operator) ([]delivery.Record, error) {
-				return o.Deliveries.List(cmd.Context(), filter)
-			}, func(r delivery.Record) []string {
+			shown := table[delivery.Record]{"No deliveries.", heading, func(r delivery.Record) []string {
 				return []string{r.ID, r.State, strconv.Itoa(r.Attempt), r.Agent, r.Address, when(r.UpdatedAt), r.Reason}
+			}}
+			return printPage(cmd, limit, shown, func(r delivery.Record) string { return r.ID }, func(o *inbox.Operator, size int) ([]delivery.Record, error) {
+				filter.Limit = size
+				return o.Deliveries.List(cmd.Context(), filter)
 			})
 		},
 	}
@@ -62,12 +66,12 @@ func newDeliveriesList() *cobra.Command {
 	addChoice(cmd, &filter.Channel, "channel", "only by this channel", inbox.ChannelNames()...)
 	cmd.Flags().StringVar(&since, "since", "", "made within this time, such as 24h, or since this moment (RFC 3339)")
 	cmd.Flags().StringVar(&until, "until", "", "made longer ago than this, or before this moment")
-	addPaging(cmd, &filter.Before, &filter.Limit)
+	addPaging(cmd, &filter.Before, &limit)
 	return cmd
 }
 
 func newDeliveriesRetry() *cobra.Command {
-	return &cobra.Command{
+	return completing(withJSON(&cobra.Command{
 		Use:   "retry ID…",
 		Short: "Send dead or cancelled deliveries again",
 		Long: `Tries dead or cancelled deliveries again at once, with a new schedule. The wire id stays the same, so a
@@ -79,11 +83,11 @@ receiver that already has the reply recognises it.`,
 				return o.Deliveries.Retry(cmd.Context(), id)
 			})
 		},
-	}
+	}), deadDeliveries)
 }
 
 func newDeliveriesCancel() *cobra.Command {
-	return &cobra.Command{
+	return completing(withJSON(&cobra.Command{
 		Use:     "cancel ID…",
 		Example: "  inbox deliveries cancel 019a…",
 		Short:   "Cancel deliveries that were not made yet",
@@ -93,13 +97,13 @@ func newDeliveriesCancel() *cobra.Command {
 				return o.Deliveries.Cancel(cmd.Context(), id)
 			})
 		},
-	}
+	}), openDeliveries)
 }
 
 const answerIDs = `ID is the id of the answer, of its message (as inbox show prints them), or the address of the post.`
 
 func newDelete() *cobra.Command {
-	return &cobra.Command{
+	return completing(withJSON(&cobra.Command{
 		Use:     "delete ID…",
 		Example: "  inbox delete 019a…\n  inbox delete https://agents.example/o/019a…",
 		Short:   "Withdraw answers, and tell everyone who has them",
@@ -115,7 +119,7 @@ nothing. The text is removed from the history, and its address says that it was 
 				return nil
 			})
 		},
-	}
+	}), answeredIDs)
 }
 
 func newEdit() *cobra.Command {
@@ -147,13 +151,15 @@ the answer stay. The running server tells every server that got the answer.
 				if err := o.Answers.Edit(cmd.Context(), given[0], operator.CommandLine, string(text), mime); err != nil {
 					return err
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s is edited\n", given[0])
-				return nil
+				return printDone(cmd, given[0], given[0]+" is edited")
 			})
 		},
 	}
 
+	addJSON(cmd)
+	completing(cmd, answeredIDs)
 	cmd.Flags().String("type", "", "text/plain, text/markdown or text/html (default: as before)")
+	completeWords(cmd, "type", normalized.MIMEPlain, normalized.MIMEMarkdown, normalized.MIMEHTML)
 	return cmd
 }
 
@@ -169,7 +175,7 @@ func newUnpin() *cobra.Command {
 }
 
 func pinning(use, short, done string, pinned bool) *cobra.Command {
-	return &cobra.Command{
+	return completing(withJSON(&cobra.Command{
 		Use: use, Short: short, Long: short + ".\n" + answerIDs,
 		Example: "  inbox " + strings.Replace(use, "ID", "019a…", 1),
 		Args:    arguments(cobra.ExactArgs(1)),
@@ -178,7 +184,7 @@ func pinning(use, short, done string, pinned bool) *cobra.Command {
 				return o.Answers.Pin(cmd.Context(), id, pinned)
 			})
 		},
-	}
+	}), answeredIDs)
 }
 
 func newSuppressed() *cobra.Command {
@@ -194,26 +200,28 @@ days that it refused, or when its owner reported a mail as unwanted. Nothing is 
 
 func newSuppressedList() *cobra.Command {
 	var filter exchange.SuppressionFilter
+	var limit int
 	cmd := &cobra.Command{
 		Use: "list", Short: "List suppressed addresses", Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printList(cmd, "No address is suppressed.", []string{"ADDRESS", "KIND", "SINCE", "REASON"}, func(o *inbox.Operator) ([]exchange.Suppression, error) {
-				return o.Suppressions.List(cmd.Context(), filter)
-			}, func(s exchange.Suppression) []string {
+			shown := table[exchange.Suppression]{"No address is suppressed.", []string{"ADDRESS", "KIND", "SINCE", "REASON"}, func(s exchange.Suppression) []string {
 				return []string{oneLine(s.Address), s.Kind, when(s.CreatedAt), excerpt(s.Reason)}
+			}}
+			return printPage(cmd, limit, shown, func(s exchange.Suppression) string { return s.Address }, func(o *inbox.Operator, size int) ([]exchange.Suppression, error) {
+				filter.Limit = size
+				return o.Suppressions.List(cmd.Context(), filter)
 			})
 		},
 	}
 
 	addJSON(cmd)
 	addChoice(cmd, &filter.Kind, "kind", "only this kind", exchange.SuppressionKinds()...)
-	cmd.Flags().StringVar(&filter.After, "after", "", "only addresses after this one, for the next page")
-	cmd.Flags().IntVar(&filter.Limit, "limit", 50, "at most this many, up to 500")
+	addPaging(cmd, &filter.After, &limit)
 	return cmd
 }
 
 func newSuppressedRemove() *cobra.Command {
-	return &cobra.Command{
+	return completing(withJSON(&cobra.Command{
 		Use: "remove ADDRESS…", Short: "Send mail to an address again",
 		Long: `Allows mail to an address again and forgets its failures. It does not send mails that were given up meanwhile; see
 "inbox deliveries retry".`,
@@ -224,7 +232,7 @@ func newSuppressedRemove() *cobra.Command {
 				return o.Suppressions.Lift(cmd.Context(), address)
 			})
 		},
-	}
+	}), suppressed)
 }
 
 // newSuppressions is the short way to "inbox mail suppressed".

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"inbox"
@@ -24,7 +22,7 @@ of the message can meet such a demand; others decide "inbox approvals".`,
 }
 
 func newDemandsList() *cobra.Command {
-	var agent, after string
+	var agent, before string
 	var limit int
 	cmd := &cobra.Command{
 		Use:     "list",
@@ -32,23 +30,23 @@ func newDemandsList() *cobra.Command {
 		Example: "  inbox demands list --agent shop",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printList(cmd, "No demand waits.", []string{"ID", "AGENT", "KIND", "FOR", "TURN", "UNTIL", "TEXT"}, func(o *inbox.Operator) ([]operator.Demand, error) {
-				return o.Demands.List(cmd.Context(), agent, after, limit)
-			}, func(d operator.Demand) []string {
+			shown := table[operator.Demand]{"No demand waits.", []string{"ID", "AGENT", "KIND", "FOR", "TURN", "UNTIL", "TEXT"}, func(d operator.Demand) []string {
 				return []string{d.ID, d.Agent, oneLine(d.Kind), oneLine(d.Principal), d.TurnID, when(d.ExpiresAt), excerpt(d.Message)}
+			}}
+			return printPage(cmd, limit, shown, operator.DemandCursor, func(o *inbox.Operator, size int) ([]operator.Demand, error) {
+				return o.Demands.List(cmd.Context(), agent, before, size)
 			})
 		},
 	}
 
 	addJSON(cmd)
 	cmd.Flags().StringVar(&agent, "agent", "", "only of this agent")
-	cmd.Flags().StringVar(&after, "after", "", "the page after this cursor: end in microseconds, a dot, id")
-	cmd.Flags().IntVar(&limit, "limit", 50, "at most this many, up to 500")
+	addPaging(cmd, &before, &limit)
 	return cmd
 }
 
 func newDemandsWithdraw() *cobra.Command {
-	return &cobra.Command{
+	return completing(withJSON(&cobra.Command{
 		Use:     "withdraw ID",
 		Short:   "End an unanswered demand, and its message",
 		Long:    "Ends an unanswered demand, and the message that waits for it. Its sender is told in one sentence.",
@@ -59,9 +57,8 @@ func newDemandsWithdraw() *cobra.Command {
 				if err := o.Demands.Withdraw(cmd.Context(), ids[0], operator.CommandLine); err != nil {
 					return err
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s is withdrawn.\n", ids[0])
-				return nil
+				return printDone(cmd, ids[0], ids[0]+" is withdrawn.")
 			})
 		},
-	}
+	}), demandIDs)
 }

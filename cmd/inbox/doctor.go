@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
+	"inbox/exchange"
 	"inbox/identity"
 	"inbox/operator/doctor"
 	"inbox/operator/setup"
@@ -90,7 +91,7 @@ func examine(cmd *cobra.Command, options doctor.Options, wait time.Duration) err
 		}
 	}
 	if wantsJSON(cmd) {
-		return errors.Join(printJSON(cmd.OutOrStdout(), findings), doctor.Unwell(findings))
+		return errors.Join(printJSON(cmd.OutOrStdout(), exchange.NewList(findings, "")), doctor.Unwell(findings))
 	}
 
 	for _, one := range findings {
@@ -184,7 +185,7 @@ func printRecords(cmd *cobra.Command, _ []string) error {
 	case err != nil:
 		return err
 	case wantsJSON(cmd):
-		return printJSON(cmd.OutOrStdout(), records)
+		return printJSON(cmd.OutOrStdout(), exchange.NewList(records, ""))
 	case zone:
 		for _, r := range records {
 			fmt.Fprintln(cmd.OutOrStdout(), r.Zone)

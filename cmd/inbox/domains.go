@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
+	"inbox/exchange"
 )
 
 func newDomains() *cobra.Command {
@@ -19,10 +20,23 @@ func newDomains() *cobra.Command {
 	return parent
 }
 
+// leftDomains are the domains whose data is left of earlier settings.
+var leftDomains = completed{local: func(cmd *cobra.Command) (names []string) {
+	settings, err := load(cmd)
+	if err != nil {
+		return nil
+	}
+	left, _ := settings.OrphanedDomains() // a shell shows no errors
+	for _, one := range left {
+		names = append(names, one.Domain)
+	}
+	return names
+}}
+
 // domainRow is a domain of the server, or one that it had.
 type domainRow struct {
 	Domain    string `json:"domain"`
-	State     string `json:"state"` // served, or orphaned: it is in no table [[domains]] any more, and its data is there
+	State     string `json:"state"` // served; orphaned: it is in no table [[domains]] any more, and its data is there; deleted
 	Directory string `json:"directory"`
 	Schema    string `json:"schema,omitempty"`
 	Files     string `json:"files,omitempty"`
@@ -51,7 +65,7 @@ func newDomainsList() *cobra.Command {
 				rows = append(rows, domainRow{one.Domain, "orphaned", one.Directory, one.Schema, one.Files})
 			}
 			if wantsJSON(cmd) {
-				return printJSON(cmd.OutOrStdout(), rows)
+				return printJSON(cmd.OutOrStdout(), exchange.NewList(rows, ""))
 			}
 			table := make([][]string, len(rows))
 			for i, row := range rows {
@@ -98,6 +112,9 @@ first. On PostgreSQL a server that crashed counts as running for 90 seconds. Fil
 			if err := inbox.RemoveDomain(cmd.Context(), settings, left[at]); err != nil {
 				return err
 			}
+			if wantsJSON(cmd) {
+				return printJSON(cmd.OutOrStdout(), domainRow{left[at].Domain, "deleted", left[at].Directory, left[at].Schema, left[at].Files})
+			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s is deleted\n", left[at].Directory)
 			if left[at].Files != "" {
 				fmt.Fprintf(cmd.OutOrStdout(), "Remains   the files, in %s; delete what is below that address\n", left[at].Files)
@@ -108,6 +125,8 @@ first. On PostgreSQL a server that crashed counts as running for 90 seconds. Fil
 			return nil
 		},
 	}
+	addJSON(cmd)
+	completing(cmd, leftDomains)
 	cmd.Flags().BoolVar(&erase, "erase", false, "delete it for good")
 	return cmd
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
+	"inbox/exchange"
 	"inbox/internal/clock"
 	"inbox/operator"
 )
@@ -80,6 +81,7 @@ this person said and the answers to it. Without --out it is a ZIP archive on sta
 	}
 
 	addJSON(cmd)
+	completing(cmd, linkedPeople)
 	addPerson(cmd, &who)
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "show the person and the number of messages; write nothing")
 	cmd.Flags().StringVar(&out, "out", "", "a new directory, or a new file that ends with .zip; default: a ZIP archive on standard output")
@@ -131,7 +133,8 @@ const eraseWait = 3 * time.Minute
 
 func newErase() *cobra.Command {
 	var dry, yes, list bool
-	var receipt, receipts string
+	var receipt, receipts, before string
+	var limit int
 	var wait time.Duration
 	var who operator.PersonName
 	cmd := &cobra.Command{
@@ -163,7 +166,7 @@ restore" reads to erase again: write it beside the backups, as erasures.json, wh
 			}
 			switch {
 			case list:
-				return errors.Join(keepReceipts(cmd, persons, receipts), listReceipts(cmd, persons))
+				return errors.Join(keepReceipts(cmd, persons, receipts), listReceipts(cmd, persons, before, limit))
 			case receipt != "":
 				found, err := persons.Receipt(cmd.Context(), receipt)
 				if err != nil {
@@ -197,10 +200,12 @@ restore" reads to erase again: write it beside the backups, as erasures.json, wh
 	}
 
 	addJSON(cmd)
+	completing(cmd, linkedPeople)
 	addPerson(cmd, &who)
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "show the person and the number of messages; change nothing")
 	cmd.Flags().BoolVar(&yes, "yes", false, "remove it")
 	cmd.Flags().BoolVar(&list, "list", false, "list the receipts, newest first")
+	addPaging(cmd, &before, &limit)
 	cmd.Flags().StringVar(&receipt, "receipt", "", "print the receipt of this erasure")
 	cmd.Flags().StringVar(&receipts, "receipts", "", "write the receipts of all erasures into this file, for a restore of an older backup")
 	cmd.Flags().DurationVar(&wait, "wait", eraseWait, "wait at most this long for the end; the server continues afterwards")
@@ -345,18 +350,19 @@ func printReceipt(out io.Writer, receipt operator.Receipt) {
 	}
 }
 
-func listReceipts(cmd *cobra.Command, persons operator.Persons) error {
-	receipts, failure := persons.Receipts(cmd.Context(), "", 500)
-	if wantsJSON(cmd) {
-		return errors.Join(failure, printJSON(cmd.OutOrStdout(), struct {
-			Items []operator.DomainReceipt `json:"items"`
-		}{receipts}))
+// listReceipts prints one page of the receipts of all domains, or of the one that the command line names, newest first. A domain that fails
+// is named after those of the others.
+func listReceipts(cmd *cobra.Command, persons operator.Persons, before string, limit int) error {
+	if err := checkLimit(cmd, limit); err != nil {
+		return err
 	}
-	rows := make([][]string, 0, len(receipts))
-	for _, one := range receipts {
-		rows = append(rows, []string{one.ID, one.Domain, one.Stage, when(one.RequestedAt), when(one.EndedAt), one.RequestedBy, fmt.Sprint(one.Counts["messages"])})
-	}
-	return errors.Join(failure, printTable(cmd.OutOrStdout(), "No one was erased.", []string{"ID", "DOMAIN", "STAGE", "WANTED", "DONE", "BY", "MESSAGES"}, rows))
+	found, failure := persons.Receipts(cmd.Context(), before, limit+1)
+	return errors.Join(failure, table[operator.DomainReceipt]{
+		"No one was erased.", []string{"ID", "DOMAIN", "STAGE", "WANTED", "DONE", "BY", "MESSAGES"},
+		func(one operator.DomainReceipt) []string {
+			return []string{one.ID, one.Domain, one.Stage, when(one.RequestedAt), when(one.EndedAt), one.RequestedBy, fmt.Sprint(one.Counts["messages"])}
+		},
+	}.print(cmd, exchange.CutList(found, limit, func(one operator.DomainReceipt) string { return one.ID })))
 }
 
 func newUsage() *cobra.Command {

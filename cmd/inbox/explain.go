@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/reference"
 )
@@ -26,7 +27,7 @@ of evidence. A name that has several meanings has them all. It asks no server.`,
 				return fmt.Errorf("no code, event, state or method is called %q; docs/reference lists them", given[0])
 			}
 			if wantsJSON(cmd) {
-				return printJSON(cmd.OutOrStdout(), explained(found))
+				return printJSON(cmd.OutOrStdout(), exchange.NewList(explained(found), ""))
 			}
 			for i, one := range found {
 				if i > 0 {
@@ -39,8 +40,21 @@ of evidence. A name that has several meanings has them all. It asks no server.`,
 	}
 
 	addJSON(cmd)
+	completing(cmd, explainedNames)
 	return cmd
 }
+
+// explainedNames are all names that the reference explains.
+var explainedNames = completed{local: func(*cobra.Command) (names []string) {
+	for _, page := range reference.All() {
+		for _, group := range page.Groups {
+			for _, entry := range group.Entries {
+				names = append(names, entry.Name)
+			}
+		}
+	}
+	return names
+}}
 
 // explanation is one meaning of a name as JSON.
 type explanation struct {

@@ -35,6 +35,13 @@ func listCommand(list, short, long string) *cobra.Command {
 	return parent
 }
 
+// addedEntry is an entry that was put on a list, for --json.
+type addedEntry struct {
+	exchange.ListEntry
+
+	Cancelled int `json:"cancelled"` // accepted messages that were cancelled; with --dry-run those that would be
+}
+
 func newListAdd(list string) *cobra.Command {
 	var reason string
 	var hold, dryRun bool
@@ -51,13 +58,16 @@ func newListAdd(list string) *cobra.Command {
 			}
 
 			return operate(cmd, func(o *inbox.Operator) error {
-				added := make([]exchange.ListEntry, 0, len(targets))
+				added := make([]addedEntry, 0, len(targets))
 				for _, target := range targets {
 					wanted := exchange.ListEntry{List: list, Target: target, Effect: effect, Reason: reason, Source: "operator"}
 					if dryRun {
 						entry, cancels, err := o.Lists.Preview(cmd.Context(), wanted)
 						if err != nil {
 							return err
+						}
+						if added = append(added, addedEntry{entry, cancels}); wantsJSON(cmd) {
+							continue
 						}
 						fmt.Fprintf(cmd.OutOrStdout(), "%s would be on the %s list; %s\n", entry.Target, list, wouldCancel(cancels))
 						continue
@@ -66,13 +76,13 @@ func newListAdd(list string) *cobra.Command {
 					if err != nil {
 						return err
 					}
-					if added = append(added, entry); !wantsJSON(cmd) {
+					if added = append(added, addedEntry{entry, cancelled}); !wantsJSON(cmd) {
 						fmt.Fprintf(cmd.OutOrStdout(), "%s is on the %s list%s\n", entry.Target, list, cancelledText(cancelled))
 					}
 				}
 
-				if wantsJSON(cmd) && !dryRun {
-					return printJSON(cmd.OutOrStdout(), added)
+				if wantsJSON(cmd) {
+					return printJSON(cmd.OutOrStdout(), exchange.NewList(added, ""))
 				}
 
 				return nil
@@ -85,7 +95,6 @@ func newListAdd(list string) *cobra.Command {
 
 	if list == exchange.ListBlock {
 		cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, and show how many accepted messages would be cancelled")
-		cmd.MarkFlagsMutuallyExclusive("dry-run", "json")
 		cmd.Flags().BoolVar(&hold, "hold", false, "hold their messages for you instead of refusing them")
 	}
 
@@ -132,6 +141,8 @@ func newListRemove(list string) *cobra.Command {
 		},
 	}
 
+	addJSON(cmd)
+	completing(cmd, map[string]completed{exchange.ListBlock: blocked, exchange.ListAllow: allowed}[list])
 	if list == exchange.ListBlock {
 		cmd.Flags().BoolVar(&stop, "stop", false, "lift a stop word; TARGET is the principal, --agent the agent")
 		cmd.Flags().StringVar(&agent, "agent", "", "with --stop: the agent that was told to stop")
@@ -142,6 +153,7 @@ func newListRemove(list string) *cobra.Command {
 
 func newListList(list string) *cobra.Command {
 	filter := exchange.ListFilter{List: list}
+	var limit int
 	var stop bool
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -151,10 +163,12 @@ func newListList(list string) *cobra.Command {
 			if stop {
 				filter.List = exchange.ListStop
 			}
-			return printList(cmd, "The list is empty.", []string{"TARGET", "KIND", "EFFECT", "AGENT", "SINCE", "BY", "REASON"}, func(o *inbox.Operator) ([]exchange.ListEntry, error) {
-				return o.Lists.Entries(cmd.Context(), filter)
-			}, func(e exchange.ListEntry) []string {
+			shown := table[exchange.ListEntry]{"The list is empty.", []string{"TARGET", "KIND", "EFFECT", "AGENT", "SINCE", "BY", "REASON"}, func(e exchange.ListEntry) []string {
 				return []string{oneLine(e.Target), e.Kind, e.Effect, e.Agent, when(e.CreatedAt), e.Source, excerpt(e.Reason)}
+			}}
+			return printPage(cmd, limit, shown, func(e exchange.ListEntry) string { return e.ID }, func(o *inbox.Operator, size int) ([]exchange.ListEntry, error) {
+				filter.Limit = size
+				return o.Lists.Entries(cmd.Context(), filter)
 			})
 		},
 	}
@@ -167,7 +181,7 @@ func newListList(list string) *cobra.Command {
 		cmd.Flags().StringVar(&filter.Agent, "agent", "", "with --stop: only this agent")
 	}
 
-	addPaging(cmd, &filter.Before, &filter.Limit)
+	addPaging(cmd, &filter.Before, &limit)
 	return cmd
 }
 
@@ -186,12 +200,6 @@ decides about those domains. noop is skipped.`,
 		Example: "  inbox " + list + " import --dry-run domain_blocks.csv",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, files []string) error {
-			switch silenced {
-			case "hold", "refuse", "skip":
-			default:
-				return usageError{fmt.Errorf("--silenced is hold, refuse or skip, not %q", silenced)}
-			}
-
 			file, err := openFile(cmd, files[0])
 			if err != nil {
 				return err
@@ -212,7 +220,8 @@ decides about those domains. noop is skipped.`,
 
 	addJSON(cmd)
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "show what would happen, and change nothing")
-	cmd.Flags().StringVar(&silenced, "silenced", "hold", "what to do with silenced domains: hold, refuse or skip")
+	silenced = "hold"
+	addChoice(cmd, &silenced, "silenced", "what to do with silenced domains", "hold", "refuse", "skip")
 	return cmd
 }
 

@@ -47,6 +47,7 @@ func newMailSearch() *cobra.Command {
 // mailListing is a command that lists mail with the words of a text.
 func mailListing(use, short string, args cobra.PositionalArgs) (cmd *cobra.Command, list func(text string) error) {
 	var filter exchange.MailFilter
+	var limit int
 	var since, until string
 	cmd = &cobra.Command{Use: use, Short: short, Args: args}
 	addJSON(cmd)
@@ -55,7 +56,7 @@ func mailListing(use, short string, args cobra.PositionalArgs) (cmd *cobra.Comma
 	cmd.Flags().StringVar(&filter.Sender, "sender", "", "only mail of this address, or of a domain and all below it")
 	cmd.Flags().StringVar(&since, "since", "", `only later mail: an age such as "48h", or a time`)
 	cmd.Flags().StringVar(&until, "until", "", "only earlier mail")
-	addPaging(cmd, &filter.Before, &filter.Limit)
+	addPaging(cmd, &filter.Before, &limit)
 
 	return cmd, func(text string) (err error) {
 		filter.Text = text
@@ -67,10 +68,12 @@ func mailListing(use, short string, args cobra.PositionalArgs) (cmd *cobra.Comma
 		}
 
 		heading := []string{"ID", "RECEIVED", "KIND", "MAILBOX", "PROOF", "FROM", "SUBJECT"}
-		return printList(cmd, "No mail.", heading, func(o *inbox.Operator) ([]exchange.Mail, error) {
-			return o.Mail.List(cmd.Context(), filter)
-		}, func(m exchange.Mail) []string {
+		shown := table[exchange.Mail]{"No mail.", heading, func(m exchange.Mail) []string {
 			return []string{m.ID, when(m.ReceivedAt), m.Kind, m.Mailbox, m.Proof, oneLine(m.From), excerpt(m.Subject)}
+		}}
+		return printPage(cmd, limit, shown, exchange.MailCursor, func(o *inbox.Operator, size int) ([]exchange.Mail, error) {
+			filter.Limit = size
+			return o.Mail.List(cmd.Context(), filter)
 		})
 	}
 }
@@ -95,6 +98,7 @@ that this server added: write it to a file to open it in a mail program, or to g
 		Example: "  inbox mail show 019a…\n  inbox mail show 019a… --raw > mail.eml",
 	}
 	addJSON(cmd)
+	completing(cmd, mailIDs)
 	raw := cmd.Flags().Bool("raw", false, "print the whole mail as it was received")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		return operate(cmd, func(o *inbox.Operator) error {
@@ -169,7 +173,7 @@ func oneLineKeepingIndent(text string) string {
 }
 
 func newMailForward() *cobra.Command {
-	return &cobra.Command{
+	return completing(withJSON(&cobra.Command{
 		Use: "forward ID ADDRESS", Short: "Forward a kept mail", Args: arguments(cobra.ExactArgs(2)),
 		Long: `Sends a kept mail to another address, whole and attached to a mail from the address to which it was sent. It leaves like an answer: a running
 server sends it now and tries again after a failure (inbox deliveries list --to DOMAIN). operator.forward_mail forwards mail
@@ -177,14 +181,18 @@ automatically.`,
 		Example: "  inbox mail forward 019a… me@example.org",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return operate(cmd, func(o *inbox.Operator) error {
-				if _, err := o.Mail.Forward(cmd.Context(), given[0], given[1]); err != nil {
+				forward, err := o.Mail.Forward(cmd.Context(), given[0], given[1])
+				switch {
+				case err != nil:
 					return err
+				case wantsJSON(cmd):
+					return printJSON(cmd.OutOrStdout(), forward)
 				}
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is sent on to %s\n", given[0], given[1])
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is sent on to %s\n", given[0], given[1])
 				return err
 			})
 		},
-	}
+	}), mailIDs, completed{})
 }
 
 func newMailSendTest() *cobra.Command {
@@ -234,8 +242,9 @@ counts the others, too, which anyone may have written.`,
 		Example: "  inbox mail reports --since 168h\n  inbox mail reports list --result fail",
 	}
 	filter, parse := reportFlags(cmd)
+	cmd.Flags().IntVar(&filter.Limit, "limit", 50, "only the largest sums, at most this many, up to 500")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := parse(); err != nil {
+		if err := errors.Join(parse(), checkLimit(cmd, filter.Limit)); err != nil {
 			return err
 		}
 		heading := []string{"COUNT", "KIND", "SOURCE", "RESULT", "DISPOSITION", "DKIM", "SPF", "REPORTS", "UNTIL"}
@@ -259,19 +268,22 @@ func newMailReportsList() *cobra.Command {
 		Example: "  inbox mail reports list --kind tls --json",
 	}
 	filter, parse := reportFlags(cmd)
-	cmd.Flags().StringVar(&filter.Before, "before", "", "only lines before this id, for the next page")
+	var limit int
+	addPaging(cmd, &filter.Before, &limit)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := parse(); err != nil {
 			return err
 		}
 		heading := []string{"ID", "KIND", "REPORTER", "PROOF", "UNTIL", "SOURCE", "COUNT", "RESULT", "DISPOSITION", "DKIM", "SPF", "MAIL"}
-		return printList(cmd, "No reports.", heading, func(o *inbox.Operator) ([]exchange.StoredReportRow, error) {
-			return o.Mail.Reports(cmd.Context(), *filter)
-		}, func(r exchange.StoredReportRow) []string {
+		shown := table[exchange.StoredReportRow]{"No reports.", heading, func(r exchange.StoredReportRow) []string {
 			return []string{
 				r.ID, r.Kind, oneLine(r.Reporter), r.Proof, when(r.Ends), dash(r.Source), strconv.FormatInt(r.Count, 10), oneLine(r.Result),
 				dash(r.Disposition), dash(r.DKIM), dash(r.SPF), r.MailID,
 			}
+		}}
+		return printPage(cmd, limit, shown, exchange.ReportCursor, func(o *inbox.Operator, size int) ([]exchange.StoredReportRow, error) {
+			filter.Limit = size
+			return o.Mail.Reports(cmd.Context(), *filter)
 		})
 	}
 	return cmd
@@ -287,7 +299,6 @@ func reportFlags(cmd *cobra.Command) (filter *exchange.ReportFilter, parse func(
 	cmd.Flags().StringVar(&filter.Source, "source", "", "only what this address sent")
 	cmd.Flags().StringVar(&since, "since", "", `only reports about a time after this: an age such as "168h", or a time`)
 	cmd.Flags().BoolVar(&filter.Unproven, "unproven", false, "also reports whose author nothing proves")
-	cmd.Flags().IntVar(&filter.Limit, "limit", 50, "at most this many, up to 500")
 	return filter, func() (err error) {
 		filter.Since, err = optionalSince("since", since)
 		return err

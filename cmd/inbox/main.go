@@ -133,6 +133,7 @@ Exit codes: 0 done, 1 the command failed (the message says what to do), 2 the co
 	root.AddCommand(newSimulate(), newRecord(), newReplay())
 	root.AddCommand(newBridge(), newTasks(), newConversations())
 	root.AddCommand(newExportPerson(), newErase(), newUsage(), newStatistics(), renamed(newImport(), "conversations import"))
+	completeCommonFlags(root)
 	return root
 }
 
@@ -240,7 +241,12 @@ func (c choice) Set(word string) error {
 // addChoice adds a flag that takes one of words, and completes them in a shell.
 func addChoice(cmd *cobra.Command, value *string, name, help string, words ...string) {
 	cmd.Flags().Var(choice{value, words}, name, help+": "+strings.Join(words, ", "))
-	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)) // fails without the flag alone
+	completeWords(cmd, name, words...)
+}
+
+// completeWords completes a flag that takes one of a few words.
+func completeWords(cmd *cobra.Command, flag string, words ...string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)) // fails without the flag alone
 }
 
 // buildDetails are what identifies a build beside its version.

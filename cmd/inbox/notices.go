@@ -30,7 +30,8 @@ server itself is in trouble or failures come in a burst, and the rest in one dig
 
 // noticesView is what "inbox notices list --json" prints.
 type noticesView struct {
-	Notices []exchange.Notice       `json:"notices"`
+	exchange.List[exchange.Notice]
+
 	Pending operator.PendingNotices `json:"pending"`
 }
 
@@ -45,11 +46,15 @@ will have. Events are counted also if operator.notify has no address.`,
 		Example: "  inbox notices list\n  inbox notices list --json --limit 5",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(o *inbox.Operator) (err error) {
-				var view noticesView
-				if view.Notices, err = o.Notices.List(cmd.Context(), before, limit); err != nil {
+			if err := checkLimit(cmd, limit); err != nil {
+				return err
+			}
+			return operate(cmd, func(o *inbox.Operator) error {
+				found, err := o.Notices.List(cmd.Context(), before, limit+1)
+				if err != nil {
 					return err
 				}
+				view := noticesView{List: exchange.CutList(found, limit, func(n exchange.Notice) string { return n.ID })}
 				if view.Pending, err = o.Notices.Pending(cmd.Context()); err != nil {
 					return err
 				}
@@ -68,7 +73,7 @@ will have. Events are counted also if operator.notify has no address.`,
 
 func printNotices(out io.Writer, view noticesView) error {
 	var rows [][]string
-	for _, one := range view.Notices {
+	for _, one := range view.Items {
 		var ways []string
 		for _, way := range one.Ways {
 			ways = append(ways, way.Address+" "+way.State)
@@ -76,6 +81,9 @@ func printNotices(out io.Writer, view noticesView) error {
 		rows = append(rows, []string{one.ID, when(one.CreatedAt), one.Phase, oneLine(one.Title), oneLine(strings.Join(ways, ", "))})
 	}
 	if err := printTable(out, "Nothing was told yet.", []string{"ID", "AT", "WHAT", "TITLE", "TO"}, rows); err != nil {
+		return err
+	}
+	if err := tellNext(out, view.Next); err != nil {
 		return err
 	}
 

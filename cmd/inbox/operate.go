@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
+	"inbox/exchange"
 	"inbox/operator"
 )
 
@@ -107,17 +108,22 @@ func operate(cmd *cobra.Command, work func(*inbox.Operator) error) error {
 }
 
 // onEachDomain does the same on every domain, or on the one that the command line names, and says when all is done.
-func onEachDomain(cmd *cobra.Command, done string, work func(*inbox.Operator) error) error {
+func onEachDomain(cmd *cobra.Command, said string, work func(*inbox.Operator) error) error {
 	domains, err := loadEach(cmd)
 	if err != nil {
 		return err
 	}
+	var all []done
 	for _, config := range domains {
 		if err := operateOn(cmd, config, work); err != nil {
 			return err
 		}
+		all = append(all, doneBy(cmd, config.Domain))
 	}
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), done)
+	if wantsJSON(cmd) {
+		return printAllDone(cmd, all, true)
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), said)
 	return err
 }
 
@@ -160,45 +166,103 @@ func systemUser() string {
 	return me.Username
 }
 
-// printList prints what an operator reads as a table with one row for each, or as JSON.
-func printList[T any](cmd *cobra.Command, empty string, heading []string, read func(*inbox.Operator) ([]T, error), row func(T) []string) error {
-	return printRead(cmd, empty, heading, func(o *inbox.Operator) (all any, count int, rowOf func(int) []string, err error) {
-		found, err := read(o)
-		return found, len(found), func(i int) []string { return row(found[i]) }, err
-	})
+// table says how a list is printed for people.
+type table[T any] struct {
+	empty   string // instead of a list without rows
+	heading []string
+	row     func(T) []string
 }
 
-// printRead is printList for lists of all types, so that the program has it once.
-func printRead(cmd *cobra.Command, empty string, heading []string, read func(*inbox.Operator) (all any, count int, row func(int) []string, err error)) error {
+// print prints a page of a list as a table with one row for each and the cursor of the following page, or as JSON.
+func (t table[T]) print(cmd *cobra.Command, page exchange.List[T]) error {
+	out := cmd.OutOrStdout()
+	if wantsJSON(cmd) {
+		return printJSON(out, page)
+	}
+
+	rows := make([][]string, len(page.Items))
+	for i, item := range page.Items {
+		rows[i] = t.row(item)
+	}
+	if err := printTable(out, t.empty, t.heading, rows); err != nil {
+		return err
+	}
+	return tellNext(out, page.Next)
+}
+
+// printList prints a list that is never long.
+func printList[T any](cmd *cobra.Command, empty string, heading []string, read func(*inbox.Operator) ([]T, error), row func(T) []string) error {
 	return operate(cmd, func(o *inbox.Operator) error {
-		found, count, row, err := read(o)
+		found, err := read(o)
 		if err != nil {
 			return err
 		}
-		if wantsJSON(cmd) {
-			return printJSON(cmd.OutOrStdout(), found)
-		}
-
-		rows := make([][]string, count)
-		for i := range rows {
-			rows[i] = row(i)
-		}
-		return printTable(cmd.OutOrStdout(), empty, heading, rows)
+		return table[T]{empty, heading, row}.print(cmd, exchange.NewList(found, ""))
 	})
 }
 
-// each does the same about each name and says when it is done, until one fails.
-func each(cmd *cobra.Command, names []string, done string, do func(o *inbox.Operator, name string) error) error {
+// printPage prints one page of a long list. It reads a row more than the page has, to know whether another page follows.
+func printPage[T any](cmd *cobra.Command, limit int, shown table[T], cursor func(T) string, read func(o *inbox.Operator, limit int) ([]T, error)) error {
+	if err := checkLimit(cmd, limit); err != nil {
+		return err
+	}
 	return operate(cmd, func(o *inbox.Operator) error {
+		found, err := read(o, limit+1)
+		if err != nil {
+			return err
+		}
+		return shown.print(cmd, exchange.CutList(found, limit, cursor))
+	})
+}
+
+// done is what a command did to one of the things that it was given, for --json.
+type done struct {
+	Name    string `json:"name"`    // the id, address or name that was given
+	Command string `json:"command"` // what was done: the command without "inbox"
+}
+
+func doneBy(cmd *cobra.Command, name string) done {
+	_, command, _ := strings.Cut(cmd.CommandPath(), " ")
+	return done{name, command}
+}
+
+// printDone says what was done to one thing, in words or as JSON.
+func printDone(cmd *cobra.Command, name, words string) error {
+	if wantsJSON(cmd) {
+		return printJSON(cmd.OutOrStdout(), doneBy(cmd, name))
+	}
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), words)
+	return err
+}
+
+// each does the same about each name and says when it is done, until one fails. JSON has those that were done also if one failed.
+func each(cmd *cobra.Command, names []string, said string, do func(o *inbox.Operator, name string) error) error {
+	return eachNamed(cmd, names, said, func(o *inbox.Operator, name string) (string, error) { return name, do(o, name) })
+}
+
+// eachNamed is each for what is called otherwise than it was given.
+func eachNamed(cmd *cobra.Command, names []string, said string, do func(o *inbox.Operator, name string) (called string, err error)) error {
+	return operate(cmd, func(o *inbox.Operator) error {
+		var all []done
 		for _, name := range names {
 			actOn(cmd, name)
-			if err := do(o, name); err != nil {
-				return err
+			called, err := do(o, name)
+			if err != nil {
+				return errors.Join(err, printAllDone(cmd, all, len(all) > 0))
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", name, done)
+			if all = append(all, doneBy(cmd, called)); !wantsJSON(cmd) {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", called, said)
+			}
 		}
-		return nil
+		return printAllDone(cmd, all, true)
 	})
+}
+
+func printAllDone(cmd *cobra.Command, all []done, any bool) error {
+	if !any || !wantsJSON(cmd) {
+		return nil
+	}
+	return printJSON(cmd.OutOrStdout(), exchange.NewList(all, ""))
 }
 
 // openFile opens a file; "-" is the standard input.
@@ -220,6 +284,12 @@ func readFile(cmd *cobra.Command, name string, limit int64) ([]byte, error) {
 }
 
 func addJSON(cmd *cobra.Command) { cmd.Flags().Bool("json", false, "print JSON") }
+
+// withJSON is addJSON for a command without other flags.
+func withJSON(cmd *cobra.Command) *cobra.Command {
+	addJSON(cmd)
+	return cmd
+}
 
 // wantsJSON reports whether --json was given.
 func wantsJSON(cmd *cobra.Command) bool {
@@ -270,8 +340,27 @@ func when(t time.Time) string {
 
 // addPaging adds the two flags of every long list.
 func addPaging(cmd *cobra.Command, before *string, limit *int) {
-	cmd.Flags().StringVar(before, "before", "", "continue after the last row of the page before (its cursor)")
+	cmd.Flags().StringVar(before, "before", "", "the page after another one: the \"next\" of that page in JSON, or what its last line names")
 	cmd.Flags().IntVar(limit, "limit", 50, "at most this many, up to 500")
+}
+
+// maxListed is the largest page.
+const maxListed = 500
+
+func checkLimit(cmd *cobra.Command, limit int) error {
+	if limit < 1 || limit > maxListed {
+		return usageError{fmt.Errorf("--limit: must be a number from 1 to %d\nRun '%s --help'", maxListed, cmd.CommandPath())}
+	}
+	return nil
+}
+
+// tellNext says how to go on where there is more.
+func tellNext(out io.Writer, next string) error {
+	if next == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(out, "More: --before '%s'\n", next)
+	return err
 }
 
 const excerptRunes = 60

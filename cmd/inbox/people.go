@@ -35,13 +35,26 @@ that its evidence proves and the subject of the evidence. A link counts for its 
 agent to stop follow; an address that nothing proves has a question mark.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printList(cmd, "No person has linked two addresses, and no one told an agent to stop.", []string{"LINK", "AGENT", "ADDRESS", "SUBJECT", "PROVEN BY", "LINKED", "STOPPED"}, func(o *inbox.Operator) ([]operator.Person, error) {
-				if who != "" {
-					return o.People.OfWithStops(cmd.Context(), who)
-				}
-				return o.People.WithStops(cmd.Context(), before, limit)
-			}, func(p operator.Person) []string {
+			heading := []string{"LINK", "AGENT", "ADDRESS", "SUBJECT", "PROVEN BY", "LINKED", "STOPPED"}
+			shown := table[operator.Person]{"No person has linked two addresses, and no one told an agent to stop.", heading, func(p operator.Person) []string {
 				return []string{p.PersonID, p.Agent, oneLine(shownAddress(p)), oneLine(p.Subject), oneLine(p.Method), linkedAt(p), strings.Join(p.Stopped, " ")}
+			}}
+			if err := checkLimit(cmd, limit); err != nil {
+				return err
+			}
+			return operate(cmd, func(o *inbox.Operator) error {
+				if who != "" {
+					found, err := o.People.OfWithStops(cmd.Context(), who)
+					if err != nil {
+						return err
+					}
+					return shown.print(cmd, exchange.NewList(found, ""))
+				}
+				page, err := o.People.Page(cmd.Context(), before, limit)
+				if err != nil {
+					return err
+				}
+				return shown.print(cmd, page)
 			})
 		},
 	}
@@ -79,19 +92,14 @@ already seen. People end their links themselves with a message to the agent that
 		Example: "  inbox people unlink mailto:alice@example.org\n  inbox people unlink @alice@example.org --agent memory",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return operate(cmd, func(o *inbox.Operator) error {
-				for _, name := range names {
-					principal, err := o.People.UnlinkNamed(cmd.Context(), agent, name, operator.CommandLine)
-					if err != nil {
-						return err
-					}
-					fmt.Fprintf(cmd.OutOrStdout(), "%s is unlinked\n", principal)
-				}
-				return nil
+			return eachNamed(cmd, names, "is unlinked", func(o *inbox.Operator, name string) (string, error) {
+				return o.People.UnlinkNamed(cmd.Context(), agent, name, operator.CommandLine)
 			})
 		},
 	}
 
+	addJSON(cmd)
+	completing(cmd, linkedPeople)
 	cmd.Flags().StringVar(&agent, "agent", "", "only the links for this agent")
 	return cmd
 }
@@ -187,8 +195,11 @@ func newAudit() *cobra.Command {
 	return parent
 }
 
+func auditCursor(record exchange.AuditRecord) string { return record.ID }
+
 func newAuditList() *cobra.Command {
 	var filter exchange.AuditFilter
+	var limit int
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List decisions about trust, newest first",
@@ -198,10 +209,12 @@ for 90 days.`,
 		Example: "  inbox audit list --code 'evidence:*'\n  inbox audit list --turn 019a…",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printList(cmd, "Nothing was noted.", []string{"AT", "CODE", "AGENT", "WHO", "TURN", "DETAIL"}, func(o *inbox.Operator) ([]exchange.AuditRecord, error) {
-				return o.Audit.Records(cmd.Context(), filter)
-			}, func(r exchange.AuditRecord) []string {
+			shown := table[exchange.AuditRecord]{"Nothing was noted.", []string{"AT", "CODE", "AGENT", "WHO", "TURN", "DETAIL"}, func(r exchange.AuditRecord) []string {
 				return []string{when(r.At), r.Code, r.Agent, oneLine(r.Principal), r.TurnID, oneLine(r.Detail)}
+			}}
+			return printPage(cmd, limit, shown, auditCursor, func(o *inbox.Operator, size int) ([]exchange.AuditRecord, error) {
+				filter.Limit = size
+				return o.Audit.Records(cmd.Context(), filter)
 			})
 		},
 	}
@@ -210,6 +223,6 @@ for 90 days.`,
 	cmd.Flags().StringVar(&filter.Code, "code", "", "only this code; with * at the end all codes with this beginning")
 	cmd.Flags().StringVar(&filter.TurnID, "turn", "", "only records of this turn")
 	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only records of this agent")
-	addPaging(cmd, &filter.Before, &filter.Limit)
+	addPaging(cmd, &filter.Before, &limit)
 	return cmd
 }

@@ -49,6 +49,7 @@ ID is the id of the conversation, or any that "inbox show" takes of one of its m
 	}
 
 	addJSON(cmd)
+	completing(cmd, threadIDs)
 	cmd.Flags().StringVar(&agent, "agent", "", "the agent, where several have a conversation with the id")
 	return cmd
 }

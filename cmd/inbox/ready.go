@@ -18,7 +18,7 @@ import (
 const readyTimeout = 5 * time.Second
 
 func newReady() *cobra.Command {
-	return &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "ready",
 		Short: "Ask the running server whether it is ready",
 		Long: `Asks /readyz of the running server, at admin.listen, or at http.listen if that is not set. It exits with 0 when the server accepts
@@ -38,10 +38,13 @@ for health checks where no other client is available, as in a container. "inbox 
 			if err := node.ready(cmd.Context()); err != nil {
 				return err
 			}
+			if wantsJSON(cmd) {
+				return printJSON(cmd.OutOrStdout(), map[string]bool{"ready": true})
+			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), "ready")
 			return err
 		},
-	}
+	})
 }
 
 // ready returns nil when the server takes messages.

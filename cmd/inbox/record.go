@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -34,7 +35,7 @@ func newRecord() *cobra.Command {
 		Short: "Record messages and their answers as files, without secrets",
 		Long: `Records new messages of the running server, each with its result, as one directory below DIR: message.json and
 expected.json. "inbox replay DIR" sends them again. With IDs it records those messages and ends; otherwise it continues until --count
-messages, the time of --for, or Ctrl-C.
+messages, the time of --for, or Ctrl-C. With --json each recorded message is then one line.
 
 It removes what looks like a secret: tokens, passwords, keys, web addresses that open something. People get pseudonyms, the same
 person always the same: addresses, profiles, phone numbers, and the names of senders in all texts. Files are recorded by name and type,
@@ -65,6 +66,8 @@ without their bytes. Names that no sender has are not found: read recordings bef
 		},
 	}
 
+	addJSON(cmd)
+	completing(cmd, messageIDs)
 	set := cmd.Flags()
 	set.StringVar(&flags.directory, "to", "", "directory for the recordings, new or empty")
 	set.DurationVar(&flags.forTime, "for", 0, "end after this time, such as 10m")
@@ -78,14 +81,23 @@ without their bytes. Names that no sender has are not found: read recordings bef
 
 func (f *recordFlags) these(cmd *cobra.Command, o *inbox.Operator, ids []string) error {
 	recorder := o.Recorder(f.options)
+	all := []recordedMessage{}
 	for _, id := range ids {
 		made, err := recorder.Record(cmd.Context(), id)
 		if err != nil {
 			return fmt.Errorf("%s: %w", id, err)
 		}
-		if err := f.write(cmd.OutOrStdout(), made); err != nil {
+		if err := made.Write(f.directory); err != nil {
 			return err
 		}
+		if all = append(all, recorded(made)); !wantsJSON(cmd) {
+			if err := all[len(all)-1].print(cmd.OutOrStdout()); err != nil {
+				return err
+			}
+		}
+	}
+	if wantsJSON(cmd) {
+		return printJSON(cmd.OutOrStdout(), exchange.NewList(all, ""))
 	}
 	return nil
 }
@@ -103,7 +115,7 @@ func (f *recordFlags) follow(cmd *cobra.Command, o *inbox.Operator) error {
 	written := 0
 	unfinished, err := o.Recorder(f.options).Follow(ctx, f.filter, ready, func(made operator.Recording) (bool, error) {
 		written++
-		return f.count == 0 || written < f.count, f.write(cmd.OutOrStdout(), made)
+		return f.count == 0 || written < f.count, f.write(cmd, made)
 	})
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s recorded.\n", counted(written, "message"))
 	if unfinished > 0 {
@@ -112,11 +124,32 @@ func (f *recordFlags) follow(cmd *cobra.Command, o *inbox.Operator) error {
 	return err
 }
 
-func (f *recordFlags) write(out io.Writer, made operator.Recording) error {
+// write writes a recording and prints it; with --json each is one line, because their number is not known.
+func (f *recordFlags) write(cmd *cobra.Command, made operator.Recording) error {
 	if err := made.Write(f.directory); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "%s  %s  %s  %s  %s\n", made.Message.ID, made.Message.Channel, made.Message.Agent, made.Expected.State, excerpt(made.Message.Text()))
+	if wantsJSON(cmd) {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(recorded(made))
+	}
+	return recorded(made).print(cmd.OutOrStdout())
+}
+
+// recordedMessage is a message that was recorded.
+type recordedMessage struct {
+	ID      string `json:"id"`
+	Channel string `json:"channel"`
+	Agent   string `json:"agent"`
+	State   string `json:"state"`
+	Text    string `json:"text"` // its beginning
+}
+
+func recorded(made operator.Recording) recordedMessage {
+	return recordedMessage{made.Message.ID, made.Message.Channel, made.Message.Agent, made.Expected.State, excerpt(made.Message.Text())}
+}
+
+func (r recordedMessage) print(out io.Writer) error {
+	_, err := fmt.Fprintf(out, "%s  %s  %s  %s  %s\n", r.ID, r.Channel, r.Agent, r.State, r.Text)
 	return err
 }
 

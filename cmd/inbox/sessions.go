@@ -21,29 +21,29 @@ func newSessions() *cobra.Command {
 
 func newSessionsList() *cobra.Command {
 	filter := exchange.ConsoleSessionFilter{}
+	var limit int
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List sessions, newest first",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printList(cmd, "No one is signed in at the console.", []string{"ID", "NAME", "ROLE", "BY", "SINCE", "SEEN", "ADDRESS"}, func(o *inbox.Operator) ([]operator.SignedIn, error) {
-				return o.Sessions.List(cmd.Context(), filter)
-			}, func(s operator.SignedIn) []string {
+			shown := table[operator.SignedIn]{"No one is signed in at the console.", []string{"ID", "NAME", "ROLE", "BY", "SINCE", "SEEN", "ADDRESS"}, func(s operator.SignedIn) []string {
 				return []string{s.ID, s.Name, s.Role.String(), s.By, when(s.CreatedAt), when(s.SeenAt), s.Address}
+			}}
+			return printPage(cmd, limit, shown, func(s operator.SignedIn) string { return s.ID }, func(o *inbox.Operator, size int) ([]operator.SignedIn, error) {
+				filter.Limit = size
+				return o.Sessions.List(cmd.Context(), filter)
 			})
 		},
 	}
 
 	addJSON(cmd)
-	cmd.Flags().StringVar(&filter.Before, "before", "", "continue after the last row of the page before (its id)")
-	cmd.Flags().IntVar(&filter.Limit, "limit", maxSessionRows, "at most this many")
+	addPaging(cmd, &filter.Before, &limit)
 	return cmd
 }
 
-const maxSessionRows = 500
-
 func newSessionsEnd() *cobra.Command {
-	return &cobra.Command{
+	return completing(withJSON(&cobra.Command{
 		Use:     "end ID…",
 		Short:   "Sign browsers out, at once on all nodes",
 		Example: "  inbox sessions list\n  inbox sessions end 019a…",
@@ -53,5 +53,5 @@ func newSessionsEnd() *cobra.Command {
 				return o.Sessions.End(cmd.Context(), id, exchange.SessionOwner{})
 			})
 		},
-	}
+	}), sessionIDs)
 }

@@ -55,6 +55,7 @@ hashes of their parameters and results; with --json it is the whole document.`,
 	}
 
 	addJSON(cmd)
+	completing(cmd, messageIDs)
 	cmd.Flags().BoolVar(&result, "result", false, "show the conversation result of a run")
 	cmd.Flags().IntVar(&run, "run", 0, "of this run; 0 = of the newest one that has a result")
 	return cmd

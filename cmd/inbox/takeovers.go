@@ -54,6 +54,7 @@ A conversation is named by its id or by any id that "inbox show" takes of one of
 
 func newTakeoverList() *cobra.Command {
 	var filter exchange.TakeoverFilter
+	var limit int
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List conversations that operators have taken over, newest first",
@@ -61,14 +62,16 @@ func newTakeoverList() *cobra.Command {
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			heading := []string{"ID", "AGENT", "CONVERSATION", "HOLDER", "SINCE", "ENDED", "WAITING"}
-			return printList(cmd, "No conversation is taken over.", heading, func(o *inbox.Operator) ([]exchange.Takeover, error) {
-				return o.Takeovers.List(cmd.Context(), filter)
-			}, func(t exchange.Takeover) []string {
+			shown := table[exchange.Takeover]{"No conversation is taken over.", heading, func(t exchange.Takeover) []string {
 				ended := ""
 				if !t.Open() {
 					ended = when(t.EndedAt)
 				}
 				return []string{t.ID, t.Agent, oneLine(t.ThreadID), oneLine(t.Holder), when(t.Since), ended, strconv.Itoa(t.Waiting)}
+			}}
+			return printPage(cmd, limit, shown, func(t exchange.Takeover) string { return t.ID }, func(o *inbox.Operator, size int) ([]exchange.Takeover, error) {
+				filter.Limit = size
+				return o.Takeovers.List(cmd.Context(), filter)
 			})
 		},
 	}
@@ -77,7 +80,7 @@ func newTakeoverList() *cobra.Command {
 	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only conversations of this agent")
 	cmd.Flags().StringVar(&filter.Holder, "holder", "", "only those of this operator, as the list names them")
 	cmd.Flags().BoolVar(&filter.All, "all", false, "also those that were handed back")
-	addPaging(cmd, &filter.Before, &filter.Limit)
+	addPaging(cmd, &filter.Before, &limit)
 	return cmd
 }
 
@@ -98,6 +101,7 @@ func newTakeoverBegin() *cobra.Command {
 	}
 
 	addJSON(cmd)
+	completing(cmd, threadIDs)
 	who.add(cmd)
 	cmd.Flags().BoolVar(&force, "force", false, "also when another operator has it; both see it on the timeline")
 	return cmd
@@ -122,6 +126,7 @@ answers as its own; in its next turn it is told that a person answered, and read
 	}
 
 	addJSON(cmd)
+	completing(cmd, takeoverIDs)
 	who.add(cmd)
 	cmd.Flags().StringVar(&how.Note, "note", "", "what the agent must know in its next turn")
 	cmd.Flags().BoolVar(&how.Drop, "drop", false, "close what still waits without an answer")
@@ -209,6 +214,7 @@ If TEXT is "-", it is read from standard input. With the same --key a second cal
 	}
 
 	addJSON(cmd)
+	completing(cmd, messageIDs, completed{})
 	who.add(cmd)
 	cmd.Flags().StringVar(&key, "key", "", "name of this answer, by which a repeat is recognised")
 	cmd.Flags().BoolVar(&markdown, "markdown", false, "the answer is Markdown")

@@ -21,6 +21,7 @@ import (
 
 	"inbox"
 	"inbox/agents/runtime/task"
+	"inbox/exchange"
 	"inbox/operator"
 )
 
@@ -143,6 +144,33 @@ func (r *taskRun) UnmarshalJSON(document []byte) error {
 	r.whole = append(json.RawMessage(nil), document...)
 	return nil
 }
+
+// MarshalJSON returns the document as the server wrote it.
+func (r taskRun) MarshalJSON() ([]byte, error) { return r.whole, nil }
+
+// taskTarget is a target as far as a table needs it; whole is the document.
+type taskTarget struct {
+	ID           string   `json:"id"`
+	Label        string   `json:"label"`
+	Kind         string   `json:"kind"`
+	Capabilities []string `json:"capabilities"`
+	Classes      []string `json:"resource_classes"`
+
+	whole json.RawMessage
+}
+
+// UnmarshalJSON keeps the document beside its members.
+func (t *taskTarget) UnmarshalJSON(document []byte) error {
+	type members taskTarget
+	if err := json.Unmarshal(document, (*members)(t)); err != nil {
+		return err
+	}
+	t.whole = append(json.RawMessage(nil), document...)
+	return nil
+}
+
+// MarshalJSON returns the document as the server wrote it.
+func (t taskTarget) MarshalJSON() ([]byte, error) { return t.whole, nil }
 
 func taskPath(run, session, more string) string {
 	return "/v1/tasks/" + url.PathEscape(run) + more + "?session_id=" + url.QueryEscape(session)
@@ -333,11 +361,11 @@ func printTaskEnd(out io.Writer, run taskRun) {
 // find returns a run by its name; without its session it is looked for among the newest.
 func (c taskClient) find(ctx context.Context, run, session string) (found taskRun, err error) {
 	if session == "" {
-		listed, err := c.list(ctx, 499)
+		listed, err := c.list(ctx, maxTasks, "")
 		if err != nil {
 			return found, err
 		}
-		for _, one := range listed {
+		for _, one := range listed.Items {
 			if one.ID == run {
 				session = one.Session
 			}
@@ -350,45 +378,45 @@ func (c taskClient) find(ctx context.Context, run, session string) (found taskRu
 	return found, err
 }
 
-func (c taskClient) list(ctx context.Context, limit int) ([]taskRun, error) {
+// maxTasks is the largest page of runs.
+const maxTasks = 499
+
+func (c taskClient) list(ctx context.Context, limit int, before string) (exchange.List[taskRun], error) {
 	var page struct {
 		Runs []taskRun `json:"runs"`
+		Next string    `json:"next"`
 	}
-	err := c.call(ctx, http.MethodGet, "/v1/tasks?limit="+strconv.Itoa(limit), nil, &page)
-	return page.Runs, err
+	err := c.call(ctx, http.MethodGet, "/v1/tasks?"+url.Values{"limit": {strconv.Itoa(limit)}, "before": {before}}.Encode(), nil, &page)
+	return exchange.NewList(page.Runs, page.Next), err
 }
 
 func newTasksList() *cobra.Command {
 	var limit int
+	var before string
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List runs, newest first",
-		Example: "  inbox tasks list\n  inbox tasks list --json | jq -r '.[] | select(.status==\"failed\") | .run_id'",
+		Example: "  inbox tasks list\n  inbox tasks list --json | jq -r '.items[] | select(.status==\"failed\") | .run_id'",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := taskServer(cmd)
 			if err != nil {
 				return err
 			}
-			runs, err := client.list(cmd.Context(), limit)
+			runs, err := client.list(cmd.Context(), limit, before)
 			if err != nil {
 				return err
 			}
-
-			whole, rows := []json.RawMessage{}, [][]string{}
-			for _, run := range runs {
-				whole = append(whole, run.whole)
-				rows = append(rows, []string{oneLine(run.ID), run.Status + waitingFor(run), oneLine(run.Executor), oneLine(run.Session), run.Started, run.Updated})
-			}
-			if wantsJSON(cmd) {
-				return printJSON(cmd.OutOrStdout(), whole)
-			}
-			return printTable(cmd.OutOrStdout(), "No runs. Begin one with: inbox tasks run", []string{"RUN", "STATUS", "TARGET", "SESSION", "STARTED", "UPDATED"}, rows)
+			heading := []string{"RUN", "STATUS", "TARGET", "SESSION", "STARTED", "UPDATED"}
+			return table[taskRun]{"No runs. Begin one with: inbox tasks run", heading, func(run taskRun) []string {
+				return []string{oneLine(run.ID), run.Status + waitingFor(run), oneLine(run.Executor), oneLine(run.Session), run.Started, run.Updated}
+			}}.print(cmd, runs)
 		},
 	}
 
 	addJSON(cmd)
-	cmd.Flags().IntVar(&limit, "limit", 50, "at most this many, up to 499")
+	cmd.Flags().StringVar(&before, "before", "", "the page after another one: the \"next\" of that page in JSON, or what its last line names")
+	cmd.Flags().IntVar(&limit, "limit", 50, "at most this many, up to "+strconv.Itoa(maxTasks))
 	return cmd
 }
 
@@ -415,6 +443,7 @@ func newTasksShow() *cobra.Command {
 	}
 
 	addJSON(cmd)
+	completing(cmd, taskRuns)
 	cmd.Flags().StringVar(&session, "session", "", "session of the run (looked up among the newest runs)")
 	cmd.Flags().BoolVar(&wait, "wait", false, "until it has ended, and show the progress")
 	return cmd
@@ -454,6 +483,7 @@ func newTasksCancel() *cobra.Command {
 	}
 
 	addJSON(cmd)
+	completing(cmd, taskRuns)
 	cmd.Flags().StringVar(&session, "session", "", "session of the run (looked up among the newest runs)")
 	return cmd
 }
@@ -470,31 +500,15 @@ func newTasksTargets() *cobra.Command {
 				return err
 			}
 
-			var list struct {
-				Targets []struct {
-					ID           string   `json:"id"`
-					Label        string   `json:"label"`
-					Kind         string   `json:"kind"`
-					Capabilities []string `json:"capabilities"`
-					Classes      []string `json:"resource_classes"`
-				} `json:"targets"`
+			var found struct {
+				Targets []taskTarget `json:"targets"`
 			}
-			var whole json.RawMessage
-			if err := client.call(cmd.Context(), http.MethodGet, "/v1/targets", nil, &whole); err != nil {
+			if err := client.call(cmd.Context(), http.MethodGet, "/v1/targets", nil, &found); err != nil {
 				return err
 			}
-			if wantsJSON(cmd) {
-				return printJSON(cmd.OutOrStdout(), whole)
-			}
-			if err := json.Unmarshal(whole, &list); err != nil {
-				return fmt.Errorf("read the targets: %w", err)
-			}
-
-			rows := [][]string{}
-			for _, target := range list.Targets {
-				rows = append(rows, []string{target.ID, oneLine(target.Label), target.Kind, strings.Join(target.Capabilities, ","), strings.Join(target.Classes, ",")})
-			}
-			return printTable(cmd.OutOrStdout(), "No targets. Declare some as [[targets]] in the configuration.", []string{"ID", "LABEL", "KIND", "CAPABILITIES", "CLASSES"}, rows)
+			return table[taskTarget]{"No targets. Declare some as [[targets]] in the configuration.", []string{"ID", "LABEL", "KIND", "CAPABILITIES", "CLASSES"}, func(target taskTarget) []string {
+				return []string{target.ID, oneLine(target.Label), target.Kind, strings.Join(target.Capabilities, ","), strings.Join(target.Classes, ",")}
+			}}.print(cmd, exchange.NewList(found.Targets, ""))
 		},
 	}
 

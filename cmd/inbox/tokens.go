@@ -116,6 +116,7 @@ with --results it also reads their results.`,
 	cmd.Flags().BoolVar(&pull, "pull", false, "for the program behind the agent, which is of kind pull")
 	cmd.Flags().BoolVar(&bridge, "bridge", false, "for a program that writes to agents and fetches the answers from its queue")
 	cmd.Flags().StringSliceVar(&scopes, "scopes", exchange.AllBridgeScopes(), "what the token of a bridge opens: send, pending, ack")
+	completeWords(cmd, "scopes", exchange.AllBridgeScopes()...)
 	cmd.Flags().BoolVar(&tasks, "tasks", false, "for a program that runs tasks on the targets of this server")
 	cmd.Flags().BoolVar(&results, "results", false, "also reads the results of its tasks, not only their status")
 	cmd.Flags().BoolVar(&tools, "tools", false, "for a program that executes the agent's client tools")
@@ -124,15 +125,18 @@ with --results it also reads their results.`,
 
 func newTokensList() *cobra.Command {
 	var filter operator.TokenFilter
+	var limit int
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List tokens (never the secrets)",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printList(cmd, "No tokens. Create one with: inbox tokens create NAME", []string{"ID", "NAME", "OPENS", "CREATED", "USED", "EXPIRES", "REVOKED"}, func(o *inbox.Operator) ([]exchange.Token, error) {
-				return o.Tokens.Select(cmd.Context(), filter)
-			}, func(t exchange.Token) []string {
+			shown := table[exchange.Token]{"No tokens. Create one with: inbox tokens create NAME", []string{"ID", "NAME", "OPENS", "CREATED", "USED", "EXPIRES", "REVOKED"}, func(t exchange.Token) []string {
 				return []string{t.ID, t.Name, opens(t), when(t.CreatedAt), when(t.LastUsedAt), when(t.ExpiresAt), when(t.RevokedAt)}
+			}}
+			return printPage(cmd, limit, shown, func(t exchange.Token) string { return t.ID }, func(o *inbox.Operator, size int) ([]exchange.Token, error) {
+				filter.Limit = size
+				return o.Tokens.Select(cmd.Context(), filter)
 			})
 		},
 	}
@@ -141,14 +145,14 @@ func newTokensList() *cobra.Command {
 	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only tokens that open this agent alone")
 	cmd.Flags().StringVar(&filter.Name, "name", "", "only tokens of this name")
 	cmd.Flags().StringVar(&filter.Scope, "scope", "", "only tokens for this: peer, read, work, admin, pull, tools, tasks, tasks:results or bridge")
+	completeWords(cmd, "scope", "peer", "read", "work", "admin", "pull", "tools", "tasks", "tasks:results", "bridge")
 	addChoice(cmd, &filter.Status, "status", "only these", operator.TokenValid, operator.TokenRevoked, operator.TokenExpired)
-	cmd.Flags().StringVar(&filter.Before, "before", "", "continue after the last row of the page before (its id)")
-	cmd.Flags().IntVar(&filter.Limit, "limit", 0, "at most this many; 0 = all")
+	addPaging(cmd, &filter.Before, &limit)
 	return cmd
 }
 
 func newTokensRevoke() *cobra.Command {
-	return &cobra.Command{
+	return completing(withJSON(&cobra.Command{
 		Use:     "revoke ID…",
 		Short:   "Revoke tokens, and end at all nodes what is open with them",
 		Example: "  inbox tokens list\n  inbox tokens revoke 019a…",
@@ -158,7 +162,7 @@ func newTokensRevoke() *cobra.Command {
 				return o.Tokens.Revoke(cmd.Context(), id)
 			})
 		},
-	}
+	}), tokenIDs)
 }
 
 func opens(token exchange.Token) string {
@@ -241,20 +245,24 @@ never change. The name may be the domain, for the server's own account.`,
 					if err != nil {
 						return err
 					}
-					_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s signs from now on, on all nodes within a minute\n", key)
-					return err
+					return printDone(cmd, key, key+" signs from now on, on all nodes within a minute")
 				})
 			}
 			return operate(cmd, func(o *inbox.Operator) error {
 				if err := o.Keys.Rotate(cmd.Context()); err != nil {
 					return err
 				}
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), "A new key is published; it signs within a few minutes, and evidence signed with the old one stays good.")
-				return err
+				keys, err := o.Keys.List(cmd.Context())
+				if err != nil || len(keys) == 0 {
+					return err
+				}
+				return printDone(cmd, keys[0].ID, "A new key is published; it signs within a few minutes, and evidence signed with the old one stays good.")
 			})
 		},
 	}
 
+	addJSON(cmd)
 	cmd.Flags().StringVar(&actor, "actor", "", "rotate the key of this agent's account in the fediverse instead")
+	completeFlag(cmd, "actor", agentNames)
 	return cmd
 }

@@ -29,16 +29,19 @@ waits, and act instead of the program. A request has one result; its message goe
 
 func newToolRequestsList() *cobra.Command {
 	var filter exchange.ToolRequestFilter
+	var limit int
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List requests that wait, oldest first",
 		Example: "  inbox tool-requests list --agent helper\n  inbox tool-requests list --all --json",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printList(cmd, "No tool requests wait.", []string{"ID", "AGENT", "TOOL", "STATUS", "TURN", "CREATED", "TIMES OUT"}, func(o *inbox.Operator) ([]exchange.ToolRequest, error) {
-				return o.Tools.Requests(cmd.Context(), filter)
-			}, func(r exchange.ToolRequest) []string {
+			shown := table[exchange.ToolRequest]{"No tool requests wait.", []string{"ID", "AGENT", "TOOL", "STATUS", "TURN", "CREATED", "TIMES OUT"}, func(r exchange.ToolRequest) []string {
 				return []string{r.ID, r.Agent, r.ToolName, r.Status, r.TurnID, when(r.CreatedAt), when(r.TimeoutAt)}
+			}}
+			return printPage(cmd, limit, shown, exchange.ToolRequest.Cursor, func(o *inbox.Operator, size int) ([]exchange.ToolRequest, error) {
+				filter.Limit = size
+				return o.Tools.Requests(cmd.Context(), filter)
 			})
 		},
 	}
@@ -47,7 +50,7 @@ func newToolRequestsList() *cobra.Command {
 	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only of this agent")
 	cmd.Flags().StringVar(&filter.ToolName, "tool", "", "only of this tool, such as client/look_up")
 	cmd.Flags().BoolVar(&filter.All, "all", false, "also those that do not wait any more")
-	cmd.Flags().IntVar(&filter.Limit, "limit", 50, "at most this many, up to 500")
+	addPaging(cmd, &filter.Before, &limit)
 	return cmd
 }
 
@@ -73,6 +76,7 @@ func newToolRequestsShow() *cobra.Command {
 	}
 
 	addJSON(cmd)
+	completing(cmd, requestIDs)
 	return cmd
 }
 
@@ -105,6 +109,7 @@ func newToolRequestsSubmit() *cobra.Command {
 	}
 
 	addJSON(cmd)
+	completing(cmd, requestIDs, completed{})
 	return cmd
 }
 
@@ -139,6 +144,7 @@ func newToolRequestsCancel() *cobra.Command {
 	}
 
 	addJSON(cmd)
+	completing(cmd, requestIDs)
 	return cmd
 }
 

@@ -36,11 +36,12 @@ func newHeldList() *cobra.Command {
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			heading := []string{"ID", "AGENT", "FROM", "BY", "RECEIVED", "EXPIRES", "TEXT"}
-			return printList(cmd, "No messages are held.", heading, func(o *inbox.Operator) ([]exchange.TurnRecord, error) {
-				return o.Held.List(cmd.Context(), agent, before, limit)
-			}, func(t exchange.TurnRecord) []string {
+			shown := table[exchange.TurnRecord]{"No messages are held.", heading, func(t exchange.TurnRecord) []string {
 				text := excerpt(markup.PlainText(t.Message.Parts))
 				return []string{t.ID, t.Agent, t.Message.Sender.Address.String(), t.Message.ReceivedVia, when(t.AcceptedAt), expiry(t), text}
+			}}
+			return printPage(cmd, limit, shown, exchange.TurnCursor, func(o *inbox.Operator, size int) ([]exchange.TurnRecord, error) {
+				return o.Held.List(cmd.Context(), agent, before, size)
 			})
 		},
 	}
@@ -60,7 +61,7 @@ func expiry(t exchange.TurnRecord) string {
 }
 
 func newHeldRelease() *cobra.Command {
-	return &cobra.Command{
+	return completing(withJSON(&cobra.Command{
 		Use:     "release ID…",
 		Short:   "Let the agent answer held messages",
 		Example: "  inbox held list\n  inbox held release 019a…",
@@ -70,7 +71,7 @@ func newHeldRelease() *cobra.Command {
 				return o.Held.Release(cmd.Context(), id)
 			})
 		},
-	}
+	}), heldIDs)
 }
 
 func newHeldDrop() *cobra.Command {
@@ -88,6 +89,8 @@ func newHeldDrop() *cobra.Command {
 		},
 	}
 
+	addJSON(cmd)
+	completing(cmd, heldIDs)
 	cmd.Flags().StringVar(&reason, "reason", "dropped by the operator", "why, for the record")
 	return cmd
 }
@@ -120,6 +123,7 @@ does the rest.`,
 	}
 
 	addJSON(cmd)
+	completing(cmd, failedIDs)
 	bulk.add(cmd)
 	return cmd
 }

@@ -87,10 +87,11 @@ func newFailedList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printList(cmd, "No message failed.", []string{"ID", "AGENT", "FROM", "BY", "FAILED", "WHY", "TEXT"}, func(o *inbox.Operator) ([]exchange.TurnRecord, error) {
-				return o.Waiting.Failed(cmd.Context(), filter, chosen.before, chosen.limit)
-			}, func(t exchange.TurnRecord) []string {
+			shown := table[exchange.TurnRecord]{"No message failed.", []string{"ID", "AGENT", "FROM", "BY", "FAILED", "WHY", "TEXT"}, func(t exchange.TurnRecord) []string {
 				return []string{t.ID, t.Agent, oneLine(t.Message.Sender.Address.String()), t.Channel, when(t.UpdatedAt), excerpt(t.Reason), excerpt(markup.PlainText(t.Message.Parts))}
+			}}
+			return printPage(cmd, chosen.limit, shown, exchange.TurnCursor, func(o *inbox.Operator, size int) ([]exchange.TurnRecord, error) {
+				return o.Waiting.Failed(cmd.Context(), filter, chosen.before, size)
 			})
 		},
 	}
@@ -273,10 +274,11 @@ func newJobsList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printList(cmd, "No work was given up.", []string{"ID", "KIND", "AGENT", "MESSAGE", "TRIES", "GIVEN UP", "WHY"}, func(o *inbox.Operator) ([]operator.DeadJob, error) {
-				return o.Jobs.List(cmd.Context(), filter, chosen.before, chosen.limit)
-			}, func(j operator.DeadJob) []string {
+			shown := table[operator.DeadJob]{"No work was given up.", []string{"ID", "KIND", "AGENT", "MESSAGE", "TRIES", "GIVEN UP", "WHY"}, func(j operator.DeadJob) []string {
 				return []string{j.ID, j.Kind, orDash(j.Agent), orDash(j.TurnID), strconv.Itoa(j.Attempt), when(j.UpdatedAt), excerpt(j.Reason)}
+			}}
+			return printPage(cmd, chosen.limit, shown, func(j operator.DeadJob) string { return j.ID }, func(o *inbox.Operator, size int) ([]operator.DeadJob, error) {
+				return o.Jobs.List(cmd.Context(), filter, chosen.before, size)
 			})
 		},
 	}
@@ -295,7 +297,7 @@ func orDash(text string) string {
 }
 
 func newJobsRetry() *cobra.Command {
-	return &cobra.Command{
+	return completing(withJSON(&cobra.Command{
 		Use:     "retry ID…",
 		Short:   "Repeat work that was given up",
 		Long:    "Repeats work that was given up, at once and with a new schedule. \"inbox retry --jobs\" does much of it, a little at a time.",
@@ -306,11 +308,11 @@ func newJobsRetry() *cobra.Command {
 				return o.Jobs.Retry(cmd.Context(), id)
 			})
 		},
-	}
+	}), jobIDs)
 }
 
 func newJobsRemove() *cobra.Command {
-	return &cobra.Command{
+	return completing(withJSON(&cobra.Command{
 		Use:     "remove ID…",
 		Short:   "Forget work that was given up",
 		Long:    "Forgets work that was given up. Work on a message stays, because the message would wait forever.",
@@ -321,7 +323,7 @@ func newJobsRemove() *cobra.Command {
 				return o.Jobs.Remove(cmd.Context(), id)
 			})
 		},
-	}
+	}), jobIDs)
 }
 
 func newBreakers() *cobra.Command {
@@ -345,7 +347,7 @@ func newBreakersList() *cobra.Command {
 					return err
 				}
 				if wantsJSON(cmd) {
-					return printJSON(cmd.OutOrStdout(), open)
+					return printJSON(cmd.OutOrStdout(), exchange.NewList(open, ""))
 				}
 				return printBreakers(cmd.OutOrStdout(), open)
 			})
@@ -365,7 +367,7 @@ func printBreakers(out io.Writer, open []operator.Breaker) error {
 }
 
 func newBreakersClose() *cobra.Command {
-	return &cobra.Command{
+	return completing(withJSON(&cobra.Command{
 		Use:   "close TARGET…",
 		Short: "Try agents or destinations at once",
 		Long: `Closes the open breakers of agents or destinations, as the list names them: waiting work is tried at once, and failures open
@@ -378,5 +380,5 @@ them again. Answers that were given up meanwhile are sent by "inbox retry --deli
 				return err
 			})
 		},
-	}
+	}), openBreakers)
 }
