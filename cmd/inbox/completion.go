@@ -35,12 +35,12 @@ var (
 	failedIDs      = completed{path: "/api/v1/failed", word: "id", about: []string{"agent", "reason"}}
 	deadDeliveries = completed{path: "/api/v1/deliveries?state=dead", word: "id", about: []string{"address", "reason"}}
 	openDeliveries = completed{path: "/api/v1/deliveries?state=pending", word: "id", about: []string{"address", "reason"}}
-	approvalIDs    = completed{path: "/api/v1/approvals", word: "code", about: []string{"agent", "summary"}}
+	approvalIDs    = completed{path: "/api/v1/approvals", word: "id", about: []string{"code", "agent", "summary"}}
 	demandIDs      = completed{path: "/api/v1/demands", word: "id", about: []string{"agent", "kind", "message"}}
 	jobIDs         = completed{path: "/api/v1/jobs", word: "id", about: []string{"kind", "reason"}}
 	tokenIDs       = completed{path: "/api/v1/tokens?status=valid", word: "id", about: []string{"name", "scope"}}
 	sessionIDs     = completed{path: "/api/v1/sessions", word: "id", about: []string{"name", "address"}}
-	requestIDs     = completed{path: "/api/v1/tool-requests", word: "id", about: []string{"tool_name", "agent"}}
+	requestIDs     = completed{path: "/api/v1/tool-requests", word: "request_id", about: []string{"tool_name", "agent"}}
 	takeoverIDs    = completed{path: "/api/v1/takeovers", word: "thread_id", about: []string{"agent", "holder"}}
 	answeredIDs    = completed{path: "/api/v1/turns?state=answered", word: "reply_id", about: []string{"agent", "message.sender.address"}}
 	mailIDs        = completed{path: "/api/v1/mail", word: "id", about: []string{"mailbox", "subject"}}
