@@ -164,7 +164,7 @@ func (s *server) approvals(arguments ...string) []exchange.Approval {
 	s.t.Helper()
 	var found []exchange.Approval
 	output := s.inbox(append([]string{"approvals", "list", "--json"}, arguments...)...)
-	if err := json.Unmarshal([]byte(output), &found); err != nil {
+	if err := decodeList(output, &found); err != nil {
 		s.t.Fatalf("%v in %s", err, output)
 	}
 	return found

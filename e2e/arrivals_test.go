@@ -87,12 +87,12 @@ func TestFollowArrivals(t *testing.T) {
 		}
 
 		eventually(t, "every message is printed", func() bool { return len(f.printed(t)) >= messages })
-		var all struct{ Turns []exchange.TurnRecord }
+		var all exchange.List[exchange.TurnRecord]
 		if err := json.Unmarshal([]byte(p.inbox("list", "--json", "--limit", "500", "--agent", "echo")), &all); err != nil {
 			t.Fatal(err)
 		}
 		var listed []string
-		for _, turn := range all.Turns {
+		for _, turn := range all.Items {
 			listed = append(listed, turn.ID)
 		}
 		printed := f.printed(t)

@@ -46,7 +46,7 @@ func TestAgentThatIsDownIsShownAfterOneMessage(t *testing.T) {
 
 			var agents []operator.AgentSummary
 			eventually(t, "the list of agents says that it is down", func() bool {
-				if err := json.Unmarshal([]byte(s.inbox("agents", "list", "--state", "down", "--json")), &agents); err != nil {
+				if err := decodeList(s.inbox("agents", "list", "--state", "down", "--json"), &agents); err != nil {
 					t.Fatal(err)
 				}
 				return len(agents) == 1

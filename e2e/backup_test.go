@@ -89,7 +89,7 @@ func restored(t *testing.T, old *server, directory, database string) *server {
 	var reports []struct {
 		Uncertain []struct{ Kind, ID string }
 	}
-	if err := json.Unmarshal([]byte(next.inbox("restore", "--report", "--json")), &reports); err != nil || len(reports) != 1 {
+	if err := decodeList(next.inbox("restore", "--report", "--json"), &reports); err != nil || len(reports) != 1 {
 		t.Fatalf("%d reports, %v", len(reports), err)
 	}
 	next.start()

@@ -252,7 +252,7 @@ func TestGuestsWaitInThePage(t *testing.T) {
 		var held []struct {
 			ID string `json:"id"`
 		}
-		if err := json.Unmarshal([]byte(s.inbox("held", "list", "--json")), &held); err != nil || len(held) != 1 {
+		if err := decodeList(s.inbox("held", "list", "--json"), &held); err != nil || len(held) != 1 {
 			t.Fatalf("held: %v, %v", held, err)
 		}
 		s.inbox("held", "release", held[0].ID)

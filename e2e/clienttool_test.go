@@ -311,7 +311,7 @@ func TestToolOfTheControlPlaneStaysWithTheOperator(t *testing.T) {
 		var asked string
 		eventually(t, "the call waits", func() bool {
 			var open []exchange.ToolRequest
-			if err := json.Unmarshal([]byte(s.inbox("tool-requests", "list", "--json")), &open); err != nil {
+			if err := decodeList(s.inbox("tool-requests", "list", "--json"), &open); err != nil {
 				t.Fatal(err)
 			}
 			for _, one := range open {

@@ -353,7 +353,7 @@ func (n *twoNodes) revokeBetweenRequests() {
 
 func (n *twoNodes) tokenID(name string) string {
 	n.t.Helper()
-	for _, token := range decodedAs[[]exchange.Token](n.t, n.first.inbox("tokens", "list", "--json")) {
+	for _, token := range listedAs[exchange.Token](n.t, n.first.inbox("tokens", "list", "--json")) {
 		if token.Name == name {
 			return token.ID
 		}

@@ -356,7 +356,7 @@ func TestDkimpyUnderstandsOurSenders(t *testing.T) {
 		t.Fatal(err)
 	}
 	name, value := domain.Record()
-	records := fmt.Sprintf(`[{"name":%q,"type":"TXT","value":%q}]`, name, value)
+	records := fmt.Sprintf(`{"items":[{"name":%q,"type":"TXT","value":%q}]}`, name, value)
 	if output, err := dkimpy(t, records, signed); err != nil {
 		t.Errorf("dkimpy: %v %s", err, output)
 	}

@@ -274,11 +274,11 @@ func TestPersonIsErased(t *testing.T) {
 func erasedAgain(t *testing.T, next *server) {
 	t.Helper()
 	eventually(t, "the rows of three persons are erased again", func() bool {
-		var receipts struct{ Items []operator.DomainReceipt }
-		if err := json.Unmarshal([]byte(next.inbox("erase", "--list", "--json")), &receipts); err != nil || len(receipts.Items) != 3 {
+		var receipts []operator.DomainReceipt
+		if err := decodeList(next.inbox("erase", "--list", "--json"), &receipts); err != nil || len(receipts) != 3 {
 			t.Fatalf("%+v, %v", receipts, err)
 		}
-		return !slices.ContainsFunc(receipts.Items, func(one operator.DomainReceipt) bool {
+		return !slices.ContainsFunc(receipts, func(one operator.DomainReceipt) bool {
 			return !slices.Contains([]string{store.EraseContents, store.EraseClean, store.EraseDone}, one.Stage)
 		})
 	})

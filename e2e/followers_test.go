@@ -45,7 +45,7 @@ func (f *fediverse) follow(s *server, agent string, person int) string {
 func pending(t *testing.T, s *server, agent string) []string {
 	t.Helper()
 	var rows []struct{ Actor string }
-	if err := json.Unmarshal([]byte(s.inbox("follows", "list", "--json", agent)), &rows); err != nil {
+	if err := decodeList(s.inbox("follows", "list", "--json", agent), &rows); err != nil {
 		t.Fatal(err)
 	}
 	actors := make([]string, 0, len(rows))
@@ -114,7 +114,7 @@ func TestComplaintsAreListed(t *testing.T) {
 		s.awaitState("") // a kill before the delivery is noted sends the same activity once more
 		s.killed()
 		var records []exchange.AuditRecord
-		if err := json.Unmarshal([]byte(s.inbox("reports", "list", "--json")), &records); err != nil {
+		if err := decodeList(s.inbox("reports", "list", "--json"), &records); err != nil {
 			t.Fatal(err)
 		}
 		if len(records) != 1 || records[0].Agent != "echo" || !strings.Contains(records[0].Detail, "this bot is rude") ||

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -254,7 +253,7 @@ func (w *internet) publish(pairs ...string) {
 func (w *internet) publishPrinted(document string) {
 	w.t.Helper()
 	var records []struct{ Name, Type, Value string }
-	if err := json.Unmarshal([]byte(document), &records); err != nil || len(records) == 0 {
+	if err := decodeList(document, &records); err != nil || len(records) == 0 {
 		w.t.Fatalf("records: %v\n%s", err, document)
 	}
 	for _, record := range records {

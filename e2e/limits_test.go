@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -45,7 +44,7 @@ func (f *fediverse) quiet(s *server) {
 func audited(t *testing.T, s *server, code string) int {
 	t.Helper()
 	var records []exchange.AuditRecord
-	if err := json.Unmarshal([]byte(s.inbox("audit", "list", "--json", "--code", code)), &records); err != nil {
+	if err := decodeList(s.inbox("audit", "list", "--json", "--code", code), &records); err != nil {
 		t.Fatal(err)
 	}
 	return len(records)
@@ -200,7 +199,7 @@ func TestStopWordOutlivesRestarts(t *testing.T) {
 		community.tell(s, "echo", 0, "Stop!")
 		community.quiet(s)
 		var stops []exchange.ListEntry
-		if err := json.Unmarshal([]byte(s.inbox("block", "list", "--stop", "--json")), &stops); err != nil || len(stops) != 1 ||
+		if err := decodeList(s.inbox("block", "list", "--stop", "--json"), &stops); err != nil || len(stops) != 1 ||
 			!strings.HasSuffix(stops[0].Target, community.Persons[0].ID) || stops[0].Agent != "echo" {
 			t.Errorf("the stop words are %+v (%v)", stops, err)
 		}

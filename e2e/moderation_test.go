@@ -176,7 +176,7 @@ func TestBlockListIsImported(t *testing.T) {
 		}
 		entries := func() (list []exchange.ListEntry) {
 			t.Helper()
-			if err := json.Unmarshal([]byte(p.inbox("block", "list", "--json")), &list); err != nil {
+			if err := decodeList(p.inbox("block", "list", "--json"), &list); err != nil {
 				t.Fatal(err)
 			}
 			return list
@@ -221,7 +221,7 @@ func TestHeldMailWaitsForTheOperator(t *testing.T) {
 			}
 		}
 		var held []exchange.TurnRecord
-		if err := json.Unmarshal([]byte(p.inbox("held", "list", "--json")), &held); err != nil || len(held) != 2 {
+		if err := decodeList(p.inbox("held", "list", "--json"), &held); err != nil || len(held) != 2 {
 			t.Fatalf("held list: %v, %v", held, err)
 		}
 		first, second := held[1], held[0] // newest first

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"crypto/x509"
-	"encoding/json"
 	"encoding/pem"
 	"net"
 	"net/url"
@@ -65,7 +64,7 @@ type sending struct{ ID, State, Reason string }
 func (p *post) deliveries(state string) []sending {
 	p.t.Helper()
 	var found []sending
-	if err := json.Unmarshal([]byte(p.inbox("deliveries", "list", "--state", state, "--json")), &found); err != nil {
+	if err := decodeList(p.inbox("deliveries", "list", "--state", state, "--json"), &found); err != nil {
 		p.t.Fatal(err)
 	}
 	return found
@@ -74,7 +73,7 @@ func (p *post) deliveries(state string) []sending {
 func (p *post) suppressed() []exchange.Suppression {
 	p.t.Helper()
 	var found []exchange.Suppression
-	if err := json.Unmarshal([]byte(p.inbox("mail", "suppressed", "list", "--json")), &found); err != nil {
+	if err := decodeList(p.inbox("mail", "suppressed", "list", "--json"), &found); err != nil {
 		p.t.Fatal(err)
 	}
 	return found

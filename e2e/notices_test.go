@@ -202,13 +202,13 @@ func TestOperatorIsToldWhateverDies(t *testing.T) {
 		}
 
 		var view struct {
-			Notices []exchange.Notice
+			exchange.List[exchange.Notice]
 			Pending struct{ Counted []exchange.NoticeTally }
 		}
 		if err := json.Unmarshal([]byte(p.inbox("notices", "list", "--json")), &view); err != nil {
 			t.Fatal(err)
 		}
-		if len(view.Notices) != 3 || view.Notices[0].Phase != exchange.NoticeDigest || len(view.Notices[0].Ways) != 3 || len(view.Pending.Counted) != 0 {
+		if len(view.Items) != 3 || view.Items[0].Phase != exchange.NoticeDigest || len(view.Items[0].Ways) != 3 || len(view.Pending.Counted) != 0 {
 			t.Errorf("the list has %+v", view)
 		}
 		for _, found := range []string{"notices to mailto:me@elsewhere.test", "notices to @person0@", "notices to http://127.0.0.1:"} {

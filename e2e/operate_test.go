@@ -42,6 +42,23 @@ func decodedAs[T any](t *testing.T, text string) (value T) {
 	return value
 }
 
+// decodeList reads the rows of a list that a command printed.
+func decodeList[T any](text string, rows *[]T) error {
+	var list exchange.List[T]
+	err := json.Unmarshal([]byte(text), &list)
+	*rows = list.Items
+	return err
+}
+
+// listedAs returns the rows of a list that a command printed.
+func listedAs[T any](t *testing.T, text string) (rows []T) {
+	t.Helper()
+	if err := decodeList(text, &rows); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return rows
+}
+
 // TestOperatorTalks has the operator talk to agents from the terminal of the server.
 func TestOperatorTalks(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {

@@ -19,7 +19,7 @@ import (
 func (p *post) kept(arguments ...string) []exchange.Mail {
 	p.t.Helper()
 	var found []exchange.Mail
-	if err := json.Unmarshal([]byte(p.inbox(append(append([]string{"mail"}, arguments...), "--json")...)), &found); err != nil {
+	if err := decodeList(p.inbox(append(append([]string{"mail"}, arguments...), "--json")...), &found); err != nil {
 		p.t.Fatal(err)
 	}
 	return found
@@ -120,7 +120,7 @@ func TestMailForTheOperator(t *testing.T) {
 		p.one("list", "--kind", "dmarc")
 		p.one("list", "--kind", "tls", "--since", "1h")
 		var sums []exchange.ReportSum
-		if err := json.Unmarshal([]byte(p.inbox("mail", "reports", "--json")), &sums); err != nil {
+		if err := decodeList(p.inbox("mail", "reports", "--json"), &sums); err != nil {
 			t.Fatal(err)
 		}
 		count := map[string]int64{}

@@ -375,7 +375,7 @@ func (w *town) publish() {
 	set("bank.example. 60 IN A 127.0.0.1")
 	set("mx.inbox.example. 60 IN A 127.0.0.1")
 	var printed []struct{ Name, Type, Value string }
-	if err := json.Unmarshal([]byte(w.inbox("dns", "--json")), &printed); err != nil {
+	if err := decodeList(w.inbox("dns", "--json"), &printed); err != nil {
 		w.t.Fatal(err)
 	}
 	for _, record := range printed {

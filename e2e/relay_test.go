@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"crypto/tls"
-	"encoding/json"
 	"encoding/pem"
 	"os"
 	"path/filepath"
@@ -87,7 +86,7 @@ func (s *server) examined(t *testing.T, name string) doctor.Finding {
 	t.Helper()
 	said, err := s.Run(t.Context(), "doctor", "--json")
 	var findings []doctor.Finding
-	if parsed := json.Unmarshal([]byte(said), &findings); parsed != nil {
+	if parsed := decodeList(said, &findings); parsed != nil {
 		t.Fatalf("the doctor says %q: %v, %v", said, err, parsed)
 	}
 	for _, one := range findings {

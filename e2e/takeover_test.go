@@ -55,7 +55,7 @@ func TestTakeoverSurvivesKills(t *testing.T) {
 
 		p.writes(third, written.Field("Message-ID"))
 		p.waiting(third)
-		if open := decodedAs[[]exchange.Takeover](t, p.inbox("takeover", "list", "--json")); len(open) != 1 || open[0].Waiting != 1 {
+		if open := listedAs[exchange.Takeover](t, p.inbox("takeover", "list", "--json")); len(open) != 1 || open[0].Waiting != 1 {
 			t.Errorf("taken over: %+v", open)
 		}
 		p.inbox("takeover", "end", third, "--as", "anna", "--note", "Be brief.")

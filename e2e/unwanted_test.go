@@ -32,7 +32,7 @@ func TestCancelledAnswerIsNotSent(t *testing.T) {
 		type waiting struct{ ID, State, Turn string }
 		var rows []waiting
 		eventually(t, "both answers wait for the host", func() bool {
-			rows = decodedAs[[]waiting](t, s.inbox("deliveries", "list", "--json"))
+			rows = listedAs[waiting](t, s.inbox("deliveries", "list", "--json"))
 			return len(rows) == 2 && slices.ContainsFunc(rows, func(w waiting) bool { return w.State == "retry" })
 		})
 		blocked := slices.IndexFunc(rows, func(w waiting) bool { return w.State == "pending" })
@@ -47,7 +47,7 @@ func TestCancelledAnswerIsNotSent(t *testing.T) {
 			t.Errorf("the answer to %s comes first", arrival.InReplyTo)
 		}
 		community.quiet(s)
-		if after := decodedAs[[]waiting](t, s.inbox("deliveries", "list", "--state", "cancelled", "--json")); len(after) != 1 || after[0].ID != rows[blocked].ID {
+		if after := listedAs[waiting](t, s.inbox("deliveries", "list", "--state", "cancelled", "--json")); len(after) != 1 || after[0].ID != rows[blocked].ID {
 			t.Errorf("cancelled: %+v", after)
 		}
 	})

@@ -1,6 +1,6 @@
 """Checks the DKIM signature of a mail with dkimpy, without asking any name server.
 
-usage: verify.py RECORDS < mail     RECORDS is a JSON list of {"name", "type", "value"}, as `inbox dns --json` prints it
+usage: verify.py RECORDS < mail     RECORDS is {"items": [{"name", "type", "value"}]}, as `inbox dns --json` prints it
 
 Prints one JSON object {"verified", "domain", "selector", "headers"} and ends with 0 when the signature is good.
 """
@@ -14,7 +14,7 @@ def records(path):
     with open(path, encoding="utf-8") as file:
         return {
             entry["name"].rstrip(".").lower(): entry["value"].encode()
-            for entry in json.load(file)
+            for entry in json.load(file)["items"]
             if entry["type"] == "TXT"
         }
 
