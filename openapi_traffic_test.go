@@ -814,6 +814,11 @@ func (c *traffic) operatesWaiting(s *inboxtest.Server, token string) {
 	c.call("POST", "/api/v1/deliveries/"+gone.ID+"/cancel", token, "", 409)
 	c.call("GET", "/api/v1/demands?agent=echo&limit=5", token, "", 200)
 	c.call("GET", "/api/v1/demands?before=nothing", token, "", 400)
+	for _, list := range []string{"demands", "follows", "mail/suppressed"} { // the cursor was called so
+		if status, _, said := s.Read("GET", "/api/v1/"+list+"?after=x", token, ""); status != http.StatusBadRequest || !strings.Contains(said, `is called \"before\" now`) {
+			c.Errorf("%s with the old cursor: %d %s", list, status, said)
+		}
+	}
 	c.call("POST", "/api/v1/demands/nothing/withdraw", token, "", 404)
 	c.call("POST", "/api/v1/demands/"+demand.ID+"/withdraw", token, "", 204) // no message waits for it any more
 	c.call("POST", "/api/v1/demands/"+demand.ID+"/withdraw", token, "", 409)

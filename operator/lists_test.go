@@ -3,9 +3,12 @@ package operator
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
+	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -69,5 +72,47 @@ func TestListEntries(t *testing.T) {
 	}
 	if left, err := lists.Entries(t.Context(), exchange.ListFilter{List: exchange.ListBlock, Limit: 10}); err != nil || left == nil || len(left) != 0 {
 		t.Errorf("%v, %v", left, err)
+	}
+}
+
+// TestPeopleArePaged: after the last link come people who told an agent to stop, and pages of any size have each once.
+func TestPeopleArePaged(t *testing.T) {
+	rows := openStore(t)
+	people := People{rows, rows}
+	for i := range 3 {
+		err := rows.InTx(t.Context(), func(tx *store.Tx) error {
+			side := func(name string) exchange.LinkSide {
+				return exchange.LinkSide{Principal: fmt.Sprint("x ", name, i), Issuer: "x", Subject: fmt.Sprint(name, i), Method: "email-dmarc"}
+			}
+			return tx.PutLink(t.Context(), exchange.PersonLink{Agent: "echo", Digest: "shown", LinkedAt: time.Now(), Sides: [2]exchange.LinkSide{side("a"), side("b")}})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := rows.PutListEntries(t.Context(), exchange.ListEntry{
+			ID: fmt.Sprint("019a0000-0000-7000-8000-00000000000", i), List: exchange.ListStop, Kind: exchange.TargetPrincipal, Target: fmt.Sprint("x stop", i), Agent: "echo", CreatedAt: time.Now(),
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	whole, err := people.Page(t.Context(), "", 50)
+	if err != nil || len(whole.Items) != 9 || whole.Next != "" { // both sides of three links, and three others
+		t.Fatalf("%d people, next %q, %v", len(whole.Items), whole.Next, err)
+	}
+	for size := 1; size <= 7; size++ {
+		var read []Person
+		for before := ""; ; {
+			page, err := people.Page(t.Context(), before, size)
+			if err != nil || len(page.Items) == 0 || len(page.Items) > 2*size {
+				t.Fatalf("pages of %d: %d people after %q, %v", size, len(page.Items), before, err)
+			}
+			if read, before = append(read, page.Items...), page.Next; before == "" {
+				break
+			}
+		}
+		if !reflect.DeepEqual(read, whole.Items) {
+			t.Errorf("pages of %d have %d people", size, len(read))
+		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
-	"time"
 
 	"inbox/agents/runtime/tool/request"
 	"inbox/console/account"
@@ -36,20 +35,13 @@ type toolRequestsView struct {
 
 func (p *Pages) toolRequests(w http.ResponseWriter, r *http.Request, s account.Session) error {
 	v := toolRequestsView{workView: p.workView(r, s, "tools"), All: r.URL.Query().Get("status") == "all"}
-	filter := exchange.ToolRequestFilter{Agent: r.URL.Query().Get("agent"), All: v.All, Limit: pageSize + 1}
-	if after := r.URL.Query().Get("before"); after != "" {
-		var err error
-		if filter.CreatedAfter, err = time.Parse(time.RFC3339Nano, after); err != nil {
-			return fault.InField("before", "is not one that this server gave")
-		}
-	}
+	filter := exchange.ToolRequestFilter{Agent: r.URL.Query().Get("agent"), All: v.All, Before: r.URL.Query().Get("before"), Limit: pageSize + 1}
 	found, err := p.Operator.Tools.Requests(r.Context(), filter)
 	if err != nil {
 		return err
 	}
 	var next string
-	cursor := func(one exchange.ToolRequest) string { return one.CreatedAt.Format(time.RFC3339Nano) }
-	if v.Rows, next = exchange.NextPage(found, pageSize, cursor); next != "" {
+	if v.Rows, next = exchange.NextPage(found, pageSize, exchange.ToolRequest.Cursor); next != "" {
 		v.Next = query(r, "before", next, "select", "")
 	}
 	return p.showWork(w, r, s, text(r.Context(), "Tool requests"), toolRequestsPage(v))

@@ -86,6 +86,7 @@ func Run(t *testing.T, open func(t *testing.T) Bench) {
 		"demands": demandCases, "audit": auditCases, "people": peopleCases, "dispatches": dispatchCases, "resumed turns": resumeCases,
 		"revisions": revisionCases, "conditions": conditionCases, "moderation": moderationCases, "watches": watchCases,
 		"suppressions": suppressionCases, "sessions": sessionCases, "bridges": bridgeCases, "leased": leasedCases, "uploads": uploadCases,
+		"tool requests": toolCases,
 	}
 	for suite, cases := range suites {
 		for name, test := range cases {
