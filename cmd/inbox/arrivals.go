@@ -125,7 +125,7 @@ func listArrivals(cmd *cobra.Command, o *inbox.Operator, filter exchange.Arrival
 	if err != nil {
 		return err
 	}
-	return table[exchange.TurnRecord]{"No messages.", arrivalHeading, arrivalRow}.print(cmd, exchange.NewList(page.Turns, page.Next))
+	return table[exchange.TurnRecord]{"No messages.", arrivalHeading, arrivalRow}.show(cmd, exchange.NewList(page.Turns, page.Next))
 }
 
 // followEvery is how long one look for new messages waits.
@@ -259,5 +259,5 @@ func listThreads(cmd *cobra.Command, o *inbox.Operator, filter exchange.ArrivalF
 			messages += "+"
 		}
 		return []string{oneLine(one.ThreadID), one.Agent, oneLine(one.Sender), one.Channel, messages, when(one.At), one.State, excerpt(one.Excerpt)}
-	}}.print(cmd, exchange.NewList(found, filter.Before))
+	}}.show(cmd, exchange.NewList(found, filter.Before))
 }

@@ -362,7 +362,7 @@ func listReceipts(cmd *cobra.Command, persons operator.Persons, before string, l
 		func(one operator.DomainReceipt) []string {
 			return []string{one.ID, one.Domain, one.Stage, when(one.RequestedAt), when(one.EndedAt), one.RequestedBy, fmt.Sprint(one.Counts["messages"])}
 		},
-	}.print(cmd, exchange.CutList(found, limit, func(one operator.DomainReceipt) string { return one.ID })))
+	}.show(cmd, exchange.CutList(found, limit, func(one operator.DomainReceipt) string { return one.ID })))
 }
 
 func newUsage() *cobra.Command {

@@ -121,7 +121,7 @@ func onEachDomain(cmd *cobra.Command, said string, work func(*inbox.Operator) er
 		all = append(all, doneBy(cmd, config.Domain))
 	}
 	if wantsJSON(cmd) {
-		return printAllDone(cmd, all, true)
+		return printAllDone(cmd, all)
 	}
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), said)
 	return err
@@ -173,8 +173,8 @@ type table[T any] struct {
 	row     func(T) []string
 }
 
-// print prints a page of a list as a table with one row for each and the cursor of the following page, or as JSON.
-func (t table[T]) print(cmd *cobra.Command, page exchange.List[T]) error {
+// show prints a page of a list as a table with one row for each and the cursor of the following page, or as JSON.
+func (t table[T]) show(cmd *cobra.Command, page exchange.List[T]) error {
 	out := cmd.OutOrStdout()
 	if wantsJSON(cmd) {
 		return printJSON(out, page)
@@ -197,7 +197,7 @@ func printList[T any](cmd *cobra.Command, empty string, heading []string, read f
 		if err != nil {
 			return err
 		}
-		return table[T]{empty, heading, row}.print(cmd, exchange.NewList(found, ""))
+		return table[T]{empty, heading, row}.show(cmd, exchange.NewList(found, ""))
 	})
 }
 
@@ -211,7 +211,7 @@ func printPage[T any](cmd *cobra.Command, limit int, shown table[T], cursor func
 		if err != nil {
 			return err
 		}
-		return shown.print(cmd, exchange.CutList(found, limit, cursor))
+		return shown.show(cmd, exchange.CutList(found, limit, cursor))
 	})
 }
 
@@ -247,19 +247,23 @@ func eachNamed(cmd *cobra.Command, names []string, said string, do func(o *inbox
 		for _, name := range names {
 			actOn(cmd, name)
 			called, err := do(o, name)
-			if err != nil {
-				return errors.Join(err, printAllDone(cmd, all, len(all) > 0))
+			switch {
+			case err != nil && len(all) == 0:
+				return err
+			case err != nil:
+				return errors.Join(err, printAllDone(cmd, all))
 			}
 			if all = append(all, doneBy(cmd, called)); !wantsJSON(cmd) {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", called, said)
 			}
 		}
-		return printAllDone(cmd, all, true)
+		return printAllDone(cmd, all)
 	})
 }
 
-func printAllDone(cmd *cobra.Command, all []done, any bool) error {
-	if !any || !wantsJSON(cmd) {
+// printAllDone prints what was done as JSON; for people it is printed as it is done.
+func printAllDone(cmd *cobra.Command, all []done) error {
+	if !wantsJSON(cmd) {
 		return nil
 	}
 	return printJSON(cmd.OutOrStdout(), exchange.NewList(all, ""))

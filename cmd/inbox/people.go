@@ -48,13 +48,13 @@ agent to stop follow; an address that nothing proves has a question mark.`,
 					if err != nil {
 						return err
 					}
-					return shown.print(cmd, exchange.NewList(found, ""))
+					return shown.show(cmd, exchange.NewList(found, ""))
 				}
 				page, err := o.People.Page(cmd.Context(), before, limit)
 				if err != nil {
 					return err
 				}
-				return shown.print(cmd, page)
+				return shown.show(cmd, page)
 			})
 		},
 	}

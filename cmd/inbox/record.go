@@ -91,7 +91,7 @@ func (f *recordFlags) these(cmd *cobra.Command, o *inbox.Operator, ids []string)
 			return err
 		}
 		if all = append(all, recorded(made)); !wantsJSON(cmd) {
-			if err := all[len(all)-1].print(cmd.OutOrStdout()); err != nil {
+			if err := all[len(all)-1].show(cmd.OutOrStdout()); err != nil {
 				return err
 			}
 		}
@@ -132,7 +132,7 @@ func (f *recordFlags) write(cmd *cobra.Command, made operator.Recording) error {
 	if wantsJSON(cmd) {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(recorded(made))
 	}
-	return recorded(made).print(cmd.OutOrStdout())
+	return recorded(made).show(cmd.OutOrStdout())
 }
 
 // recordedMessage is a message that was recorded.
@@ -148,7 +148,7 @@ func recorded(made operator.Recording) recordedMessage {
 	return recordedMessage{made.Message.ID, made.Message.Channel, made.Message.Agent, made.Expected.State, excerpt(made.Message.Text())}
 }
 
-func (r recordedMessage) print(out io.Writer) error {
+func (r recordedMessage) show(out io.Writer) error {
 	_, err := fmt.Fprintf(out, "%s  %s  %s  %s  %s\n", r.ID, r.Channel, r.Agent, r.State, r.Text)
 	return err
 }

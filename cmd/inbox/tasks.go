@@ -146,7 +146,7 @@ func (r *taskRun) UnmarshalJSON(document []byte) error {
 }
 
 // MarshalJSON returns the document as the server wrote it.
-func (r taskRun) MarshalJSON() ([]byte, error) { return r.whole, nil }
+func (r taskRun) MarshalJSON() ([]byte, error) { return r.whole, nil } //nolint:unparam // encoding/json wants an error
 
 // taskTarget is a target as far as a table needs it; whole is the document.
 type taskTarget struct {
@@ -170,7 +170,7 @@ func (t *taskTarget) UnmarshalJSON(document []byte) error {
 }
 
 // MarshalJSON returns the document as the server wrote it.
-func (t taskTarget) MarshalJSON() ([]byte, error) { return t.whole, nil }
+func (t taskTarget) MarshalJSON() ([]byte, error) { return t.whole, nil } //nolint:unparam // encoding/json wants an error
 
 func taskPath(run, session, more string) string {
 	return "/v1/tasks/" + url.PathEscape(run) + more + "?session_id=" + url.QueryEscape(session)
@@ -410,7 +410,7 @@ func newTasksList() *cobra.Command {
 			heading := []string{"RUN", "STATUS", "TARGET", "SESSION", "STARTED", "UPDATED"}
 			return table[taskRun]{"No runs. Begin one with: inbox tasks run", heading, func(run taskRun) []string {
 				return []string{oneLine(run.ID), run.Status + waitingFor(run), oneLine(run.Executor), oneLine(run.Session), run.Started, run.Updated}
-			}}.print(cmd, runs)
+			}}.show(cmd, runs)
 		},
 	}
 
@@ -508,7 +508,7 @@ func newTasksTargets() *cobra.Command {
 			}
 			return table[taskTarget]{"No targets. Declare some as [[targets]] in the configuration.", []string{"ID", "LABEL", "KIND", "CAPABILITIES", "CLASSES"}, func(target taskTarget) []string {
 				return []string{target.ID, oneLine(target.Label), target.Kind, strings.Join(target.Capabilities, ","), strings.Join(target.Classes, ",")}
-			}}.print(cmd, exchange.NewList(found.Targets, ""))
+			}}.show(cmd, exchange.NewList(found.Targets, ""))
 		},
 	}
 
