@@ -25,7 +25,7 @@ const (
 // TestSplitDomain goes the way of an operator whose domain has a web site and mail elsewhere. Its records stay as they are: the web server redirects what
 // others ask the domain for.
 func TestSplitDomain(t *testing.T) {
-	for _, server := range []string{"nginx", "Caddy"} {
+	for _, server := range []string{"nginx", "Caddy", "Apache"} {
 		t.Run(server, func(t *testing.T) { onInternet(t, "", func(w *internet) { w.splitDomain(server) }) })
 	}
 }
@@ -139,6 +139,15 @@ func (s *site) serve(settings string) {
 		text = fmt.Sprintf("daemon off;\nmaster_process off;\npid %s/pid;\nevents {}\nhttp {\n%saccess_log off;\nserver {\n    listen 443 ssl;\n    server_name %s;\n    ssl_certificate %s;\n    ssl_certificate_key %s;\n    root %[1]s;\n    %[6]s\n}\n}\n",
 			directory, temporary, splitDomain, chain, key, indented)
 		command = "exec nginx -p " + directory + " -e stderr -c " + config
+	}
+	if s.server == "Apache" {
+		modules := ""
+		for _, one := range []string{"mpm_event", "authz_core", "dir", "alias", "rewrite", "ssl"} {
+			modules += fmt.Sprintf("LoadModule %s_module /usr/lib/apache2/modules/mod_%[1]s.so\n", one)
+		}
+		text = fmt.Sprintf("%sServerRoot %s\nServerName %s\nPidFile %[2]s/pid\nDefaultRuntimeDir %[2]s\nErrorLog /dev/stderr\nListen 443\n<VirtualHost *:443>\n    ServerName %[3]s\n    SSLEngine on\n    SSLCertificateFile %[4]s\n    SSLCertificateKeyFile %[5]s\n    DocumentRoot %[2]s\n    <Directory %[2]s>\n        Require all granted\n    </Directory>\n    %[6]s\n</VirtualHost>\n",
+			modules, directory, splitDomain, chain, key, indented)
+		command = "exec apache2 -D FOREGROUND -f " + config
 	}
 	for file, content := range map[string]string{page: "our web site", config: text} {
 		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
