@@ -53,7 +53,7 @@ func (a *openAI) read(r *http.Request, into any) (who caller, body []byte, err e
 	if who.guest() { // the request stays in memory until its answer is there
 		limit = largeRequest
 	}
-	if body, err = a.access.readBodyUpTo(r, who, limit); err != nil {
+	if body, err = a.access.readBodyUpTo(r, who, limit, httpserver.ReadBody); err != nil {
 		return who, nil, err
 	}
 	if err := json.Unmarshal(body, into); err != nil {

@@ -113,12 +113,7 @@ func (a *restAPI) serveChat(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	body, err := a.access.readFiles(r, who)
-	if err != nil {
-		return err
-	}
-
-	found, err := a.acceptChat(r.Context(), who, body)
+	found, err := a.acceptChat(r, who)
 	if err != nil {
 		return err
 	}
@@ -126,8 +121,8 @@ func (a *restAPI) serveChat(w http.ResponseWriter, r *http.Request) error {
 	return a.answerChat(w, r, found)
 }
 
-func (a *restAPI) acceptChat(ctx context.Context, who caller, body []byte) (run, error) {
-	done, err := a.access.awaitDecoding(ctx, who, len(body))
+func (a *restAPI) acceptChat(r *http.Request, who caller) (run, error) {
+	body, done, err := a.access.readFiles(r, who)
 	if err != nil {
 		return run{}, err
 	}
@@ -143,7 +138,7 @@ func (a *restAPI) acceptChat(ctx context.Context, who caller, body []byte) (run,
 		return run{}, err
 	}
 
-	return a.messages.accept(ctx, q, "")
+	return a.messages.accept(r.Context(), q, "")
 }
 
 func (a *restAPI) readChat(body []byte) (question, error) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"net/http"
 	"net/netip"
@@ -201,12 +203,23 @@ func (a *access) refusedToken(who caller, agent exchange.AgentProfile, scope str
 // browser send other media types without asking us first (Fetch standard, CORS-safelisted request headers), so only JSON
 // is read.
 func (a *access) readBody(r *http.Request, who caller) ([]byte, error) {
-	return a.readBodyUpTo(r, who, contract.MaxInputBytes)
+	return a.readBodyUpTo(r, who, contract.MaxInputBytes, httpserver.ReadBody)
 }
 
-// readFiles takes the whole body of a request that may carry files.
-func (a *access) readFiles(r *http.Request, who caller) ([]byte, error) {
-	return a.readBodyUpTo(r, who, a.options.MaxRequestBytes)
+// readFiles takes the whole body of a request that may carry files. done says that it is decoded and stored.
+func (a *access) readFiles(r *http.Request, who caller) (body []byte, done func(), err error) {
+	done = func() {}
+	body, err = a.readBodyUpTo(r, who, a.options.MaxRequestBytes, func(r *http.Request, limit int64) (body []byte, err error) {
+		if !who.guest() || r.ContentLength >= 0 && r.ContentLength < largeRequest {
+			return httpserver.ReadBody(r, limit)
+		}
+		body, done, err = a.readInTurn(r, limit)
+		return body, err
+	})
+	if err != nil && done != nil {
+		done()
+	}
+	return body, done, err
 }
 
 // requestText is the room that a request has beside its files, which are base64 in it.
@@ -235,7 +248,7 @@ func (o *Options) mostFiles(guest bool) int64 {
 // maxBodyValues bounds the members and items of a request: 8 MiB of empty objects would take half a gigabyte to decode.
 const maxBodyValues = 100_000
 
-func (a *access) readBodyUpTo(r *http.Request, who caller, limit int64) ([]byte, error) {
+func (a *access) readBodyUpTo(r *http.Request, who caller, limit int64, read func(r *http.Request, limit int64) ([]byte, error)) ([]byte, error) {
 	switch {
 	case who.token != nil:
 		httpserver.Proven(r)
@@ -254,7 +267,7 @@ func (a *access) readBodyUpTo(r *http.Request, who caller, limit int64) ([]byte,
 		return nil, fault.New(fault.Unsupported, "Content-Type must be application/json")
 	}
 
-	body, err := httpserver.ReadBody(r, limit)
+	body, err := read(r, limit)
 	if fault.Is(err, fault.TooLarge) {
 		return nil, tooLarge(limit, who.guest())
 	}
@@ -264,26 +277,39 @@ func (a *access) readBodyUpTo(r *http.Request, who caller, limit int64) ([]byte,
 	return body, httpserver.RefuseCostly(body, maxBodyValues)
 }
 
-// tooLarge names the limit, and for a guest that a token has another one.
-const (
-	// largeRequest is the size from which at most atATime requests of guests are decoded together. Decoding 7 MiB takes about 50 MiB.
-	largeRequest = 512 << 10
-	atATime      = 2
-)
-
-// awaitDecoding waits for one of the places in which large requests of guests are decoded; done frees it. All other requests pass at once.
-func (a *access) awaitDecoding(ctx context.Context, who caller, size int) (done func(), err error) {
-	if !who.guest() || size < largeRequest {
-		return func() {}, nil
+// readInTurn waits for one of the places in which large requests of guests are decoded, with the request in a file: many that arrive at
+// the same time would need hundreds of megabytes of memory. A place is taken after the last byte, so that a slow sender keeps it from no one. done frees it.
+func (a *access) readInTurn(r *http.Request, limit int64) (body []byte, done func(), err error) {
+	file, err := httpserver.SpoolBody(r, limit)
+	if err != nil {
+		return nil, nil, err
 	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+
 	select {
 	case a.decoding <- struct{}{}:
-		return func() { <-a.decoding }, nil
-	case <-ctx.Done():
-		return nil, fault.Wrap(fault.Unavailable, "too many large messages are being read at the same time: try again later", context.Cause(ctx))
+	case <-r.Context().Done():
+		return nil, nil, fault.Wrap(fault.Unavailable, "too many large messages are being read at the same time: try again later", context.Cause(r.Context()))
 	}
+	info, err := file.Stat()
+	if err == nil {
+		body = make([]byte, info.Size())
+		_, err = io.ReadFull(file, body)
+	}
+	if err != nil {
+		<-a.decoding
+		return nil, nil, fmt.Errorf("read a request from its file: %w", err)
+	}
+	return body, func() { <-a.decoding }, nil
 }
 
+const (
+	// largeRequest is the size from which at most atATime requests of guests are in memory together. Decoding 7 MiB takes about 50 MiB.
+	largeRequest = 512 << 10
+	atATime      = 1
+)
+
+// tooLarge names the limit, and for a guest that a token has another one.
 func tooLarge(limit int64, guest bool) error {
 	size := fmt.Sprintf("%d MiB", limit>>20)
 	if limit%(1<<20) != 0 {

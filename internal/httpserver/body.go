@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -187,6 +188,59 @@ func ReadBody(r *http.Request, limit int64) ([]byte, error) {
 			return nil, bodyFault(err)
 		}
 	}
+}
+
+// SpoolBody is ReadBody into a file, for bodies that wait until there is memory for what is made of them. The file has no name and ends with Close. Faults are
+// those of ReadBody; Unavailable, too, when the file cannot be written.
+func SpoolBody(r *http.Request, limit int64) (*os.File, error) {
+	tooLarge := fault.Newf(fault.TooLarge, "the request body is over %d bytes", limit)
+	if r.ContentLength > limit {
+		return nil, tooLarge
+	}
+	file, err := os.CreateTemp("", "inbox-request-*")
+	if err != nil {
+		return nil, noSpool(err)
+	}
+	if err := os.Remove(file.Name()); err != nil { // a crash leaves nothing
+		return nil, errors.Join(noSpool(err), file.Close())
+	}
+
+	from := &erringReader{Reader: io.LimitReader(r.Body, limit+1)}
+	size, err := io.Copy(file, from)
+	switch {
+	case from.failure != nil:
+		err = bodyFault(from.failure)
+	case err != nil:
+		err = noSpool(err)
+	case size > limit:
+		err = tooLarge
+	default:
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+func noSpool(err error) error {
+	return fault.Wrap(fault.Unavailable, "the server cannot store a large request at the moment: try again later", err)
+}
+
+// erringReader remembers why reading failed, so that it is not taken for a failure to write.
+type erringReader struct {
+	io.Reader
+
+	failure error
+}
+
+// Read implements io.Reader.
+func (r *erringReader) Read(into []byte) (int, error) {
+	n, err := r.Reader.Read(into)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.failure = err
+	}
+	return n, err
 }
 
 // bodyFault returns what goes wrong while a body is read its kind.
