@@ -56,8 +56,8 @@ func (s *Server) retainOrphans(ctx context.Context) error {
 				}
 			}
 		}
-		if clock.Sleep(ctx, orphansEvery) != nil {
-			return nil
+		if err := clock.Sleep(ctx, orphansEvery); err != nil {
+			return nil //nolint:nilerr // it was told to end
 		}
 	}
 }
@@ -66,12 +66,12 @@ func (s *Server) retainOrphans(ctx context.Context) error {
 // earlier settings still serves is left to that server.
 func retainOrphan(ctx context.Context, config *Config, one operator.OrphanedDomain) (removed map[string]int64, err error) {
 	settings := config.SettingsOf(one)
-	err = whileUnserved(ctx, settings, func() error {
+	err = whileUnserved(ctx, settings, func() (err error) {
 		opened, err := storage.Open(ctx, storageOptions(settings, noLogger), nil)
 		if err != nil {
 			return err
 		}
-		defer opened.Close()
+		defer func() { err = errors.Join(err, opened.Close()) }()
 
 		removed, err = opened.Retain(ctx, store.Retention{Default: periods(config.Retention.Agents())}, time.Now())
 		if err != nil {

@@ -142,7 +142,7 @@ func textIn(t *testing.T, rows *store.Store, id string) string {
 	return text.String()
 }
 
-// runs runs a command and returns what it wrote.
+// runs executes a command and returns what it wrote.
 func runs(t *testing.T, words ...string) (out, told string, err error) {
 	t.Helper()
 	var output, errput bytes.Buffer
