@@ -23,7 +23,6 @@ import (
 func (p *Pages) approvalRoutes() []httpserver.Route {
 	one := at("work", "approvals") + "/{approval}"
 	return []httpserver.Route{
-		p.page(exchange.RoleRead, at("work", "approvals"), p.approvals),
 		p.page(exchange.RoleRead, one, p.approval),
 		p.page(exchange.RoleRead, one+"/files/{file}", p.heldFile),
 		p.act(exchange.RoleWork, one+"/approve", false, p.approve),
@@ -99,7 +98,7 @@ func (p *Pages) approve(w http.ResponseWriter, r *http.Request, s account.Sessio
 	if err != nil {
 		return err
 	}
-	return p.done(w, r, at("work", "approvals"), approvedWords(r.Context(), one))
+	return p.done(w, r, back(r, workPath("approvals")), approvedWords(r.Context(), one))
 }
 
 func approvedWords(ctx context.Context, one exchange.Approval) string {
@@ -117,7 +116,7 @@ func (p *Pages) deny(w http.ResponseWriter, r *http.Request, s account.Session) 
 	if _, err := p.Operator.Approvals.Deny(r.Context(), httpserver.Param(r, "approval"), s.By(), reason); err != nil {
 		return err
 	}
-	return p.done(w, r, at("work", "approvals"), text(r.Context(), "Declined. Nothing is done, and a held answer is not sent."))
+	return p.done(w, r, back(r, workPath("approvals")), text(r.Context(), "Declined. Nothing is done, and a held answer is not sent."))
 }
 
 // compareView shows what an edit would change before anything is stored.
@@ -196,7 +195,7 @@ func (p *Pages) editReply(w http.ResponseWriter, r *http.Request, s account.Sess
 	if err != nil {
 		return err
 	}
-	return p.done(w, r, at("work", "approvals"), approvedWords(ctx, one))
+	return p.done(w, r, back(r, workPath("approvals")), approvedWords(ctx, one))
 }
 
 // indentedJSON writes a document for people.

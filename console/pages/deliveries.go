@@ -14,7 +14,6 @@ import (
 func (p *Pages) deliveryRoutes() []httpserver.Route {
 	list := at("work", "deliveries")
 	return []httpserver.Route{
-		p.page(exchange.RoleRead, list, p.deadDeliveries),
 		p.page(exchange.RoleRead, list+"/retry", p.previewRetry("deliveries")),
 		p.page(exchange.RoleRead, list+"/{delivery}", p.delivery),
 		p.act(exchange.RoleWork, list+"/retry", false, p.retryAll("deliveries")),
@@ -58,7 +57,7 @@ func (p *Pages) dropDeliveries(w http.ResponseWriter, r *http.Request, s account
 		return err
 	}
 	words := count(r.Context(), all.done, "{n} delivery was given up for good.", "{n} deliveries were given up for good.")
-	return p.done(w, r, back(r, at("work", "deliveries")), all.and(r.Context(), words))
+	return p.done(w, r, back(r, workPath("deliveries")), all.and(r.Context(), words))
 }
 
 // deliveryView is one delivery with its answer.
@@ -122,5 +121,5 @@ func (p *Pages) editDelivery(w http.ResponseWriter, r *http.Request, s account.S
 	if err := p.Operator.Deliveries.Retry(r.Context(), one.ID); err != nil {
 		return err
 	}
-	return p.done(w, r, at("work", "deliveries"), text(r.Context(), "The answer was changed and is sent again."))
+	return p.done(w, r, workPath("deliveries"), text(r.Context(), "The answer was changed and is sent again."))
 }

@@ -13,7 +13,6 @@ import (
 
 func (p *Pages) demandRoutes() []httpserver.Route {
 	return []httpserver.Route{
-		p.page(exchange.RoleRead, at("work", "demands"), p.demands),
 		p.act(exchange.RoleWork, at("work", "demands", "withdraw"), false, p.withdrawDemands),
 	}
 }
@@ -46,7 +45,7 @@ func (p *Pages) withdrawDemands(w http.ResponseWriter, r *http.Request, s accoun
 		return err
 	}
 	words := count(r.Context(), all.done, "{n} demand was withdrawn; the sender was told.", "{n} demands were withdrawn; the senders were told.")
-	return p.done(w, r, at("work", "demands"), all.and(r.Context(), words))
+	return p.done(w, r, back(r, workPath("demands")), all.and(r.Context(), words))
 }
 
 // demandKind says what a demand is for.

@@ -23,6 +23,7 @@ func (p *Pages) done(w http.ResponseWriter, r *http.Request, to, words string) e
 		HttpOnly: true, Secure: p.accounts.Secure(r), SameSite: http.SameSiteStrictMode,
 	})
 	p.work.forget()
+	p.kept.forget()
 	w.Header().Set("Cache-Control", "no-store")
 	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // a path of the console: see back
 	return nil

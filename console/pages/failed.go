@@ -15,11 +15,9 @@ import (
 func (p *Pages) failedRoutes() []httpserver.Route {
 	failed, jobs := at("work", "failed"), at("work", "jobs")
 	return []httpserver.Route{
-		p.page(exchange.RoleRead, failed, p.failedTurns),
 		p.page(exchange.RoleRead, failed+"/retry", p.previewRetry("failed")),
 		p.act(exchange.RoleWork, failed+"/retry", false, p.retryAll("failed")),
 		p.act(exchange.RoleWork, failed+"/again", false, p.retryTurns),
-		p.page(exchange.RoleRead, jobs, p.deadJobs),
 		p.page(exchange.RoleRead, jobs+"/retry", p.previewRetry("jobs")),
 		p.act(exchange.RoleWork, jobs+"/retry", false, p.retryAll("jobs")),
 		p.act(exchange.RoleWork, jobs+"/again", false, p.retryJobs),
@@ -122,7 +120,7 @@ func (p *Pages) again(w http.ResponseWriter, r *http.Request, s account.Session,
 	if err != nil {
 		return err
 	}
-	return p.done(w, r, back(r, at("work", tab)), all.and(r.Context(), ranWords(r.Context(), tab, all.done)))
+	return p.done(w, r, back(r, workPath(tab)), all.and(r.Context(), ranWords(r.Context(), tab, all.done)))
 }
 
 func ranWords(ctx context.Context, tab string, n int) string {
@@ -141,7 +139,7 @@ func (p *Pages) removeJobs(w http.ResponseWriter, r *http.Request, s account.Ses
 		return err
 	}
 	words := count(r.Context(), all.done, "{n} job was forgotten.", "{n} jobs were forgotten.")
-	return p.done(w, r, back(r, at("work", "jobs")), all.and(r.Context(), words))
+	return p.done(w, r, back(r, workPath("jobs")), all.and(r.Context(), words))
 }
 
 // mostPreviewed is how many of the newest are examined before they run again: each costs a look at its answer.
@@ -216,7 +214,7 @@ func (p *Pages) retryAll(tab string) handler {
 		if work.More {
 			words += " " + text(r.Context(), "There are more: do it once more.")
 		}
-		return p.done(w, r, at("work", tab), words)
+		return p.done(w, r, workPath(tab), words)
 	}
 }
 

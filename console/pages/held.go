@@ -18,7 +18,6 @@ import (
 
 func (p *Pages) heldRoutes() []httpserver.Route {
 	return []httpserver.Route{
-		p.page(exchange.RoleRead, at("work", "held"), p.held),
 		p.page(exchange.RoleRead, at("work", "held")+"/{turn}", p.heldMessage),
 		p.act(exchange.RoleWork, at("work", "held", "release"), false, p.release),
 		p.act(exchange.RoleWork, at("work", "held", "drop"), false, p.drop),
@@ -132,7 +131,7 @@ func (p *Pages) release(w http.ResponseWriter, r *http.Request, s account.Sessio
 		return err
 	}
 	words := count(r.Context(), all.done, "{n} message was released; its agent answers now.", "{n} messages were released; their agents answer now.")
-	return p.done(w, r, at("work", "held"), all.and(r.Context(), words))
+	return p.done(w, r, back(r, workPath("held")), all.and(r.Context(), words))
 }
 
 func (p *Pages) drop(w http.ResponseWriter, r *http.Request, s account.Session) error {
@@ -147,7 +146,7 @@ func (p *Pages) drop(w http.ResponseWriter, r *http.Request, s account.Session) 
 		return err
 	}
 	words := count(r.Context(), all.done, "{n} message was dropped.", "{n} messages were dropped.")
-	return p.done(w, r, at("work", "held"), all.and(r.Context(), words))
+	return p.done(w, r, back(r, workPath("held")), all.and(r.Context(), words))
 }
 
 // listed puts the sender of a held message on a list. The form says by which of the sender's targets.
@@ -188,7 +187,7 @@ func (p *Pages) allow(w http.ResponseWriter, r *http.Request, s account.Session)
 	if err := p.Operator.Held.Release(r.Context(), turn.ID); err != nil && !fault.Is(err, fault.Conflict) {
 		return err
 	}
-	return p.done(w, r, at("work", "held"), text(r.Context(), "{target} is on the allow list now, and the message was released.", "target", entry.Target))
+	return p.done(w, r, back(r, workPath("held")), text(r.Context(), "{target} is on the allow list now, and the message was released.", "target", entry.Target))
 }
 
 func (p *Pages) block(w http.ResponseWriter, r *http.Request, s account.Session) error {
@@ -200,7 +199,7 @@ func (p *Pages) block(w http.ResponseWriter, r *http.Request, s account.Session)
 	if err := p.Operator.Held.Drop(r.Context(), turn.ID, "blocked by the operator: "+entry.Target); err != nil && !fault.Is(err, fault.Conflict) {
 		return err
 	}
-	return p.done(w, r, at("work", "held"), text(r.Context(), "{target} is blocked now, and the message was dropped.", "target", entry.Target))
+	return p.done(w, r, back(r, workPath("held")), text(r.Context(), "{target} is blocked now, and the message was dropped.", "target", entry.Target))
 }
 
 // excerpt is the beginning of a text.

@@ -17,11 +17,9 @@ import (
 func (p *Pages) mailboxRoutes() []httpserver.Route {
 	list := at("work", "mailbox")
 	return []httpserver.Route{
-		p.page(exchange.RoleRead, list, p.mailbox),
 		p.page(exchange.RoleRead, list+"/{mail}", p.mail),
 		p.page(exchange.RoleRead, list+"/{mail}/raw", p.rawMail),
 		p.act(exchange.RoleWork, list+"/{mail}/forward", false, p.forwardMail),
-		p.page(exchange.RoleRead, at("work", "reports"), p.mailReports),
 	}
 }
 

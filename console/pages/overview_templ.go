@@ -111,23 +111,23 @@ func overviewPage(v overviewView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = tile(text(ctx, "Held"), v.Waiting.Held, at("work", "held")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = tile(text(ctx, "Held"), v.Waiting.Held, workPath("held")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = tile(text(ctx, "Approvals"), v.Waiting.Approvals, at("work", "approvals")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = tile(text(ctx, "Approvals"), v.Waiting.Approvals, workPath("approvals")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = tile(text(ctx, "Failed turns"), v.Waiting.Failed, at("work", "failed")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = tile(text(ctx, "Failed turns"), v.Waiting.Failed, workPath("failed")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = tile(text(ctx, "Dead deliveries"), v.Waiting.Deliveries, at("work", "deliveries")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = tile(text(ctx, "Dead deliveries"), v.Waiting.Deliveries, workPath("deliveries")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = tile(text(ctx, "Dead jobs"), v.Waiting.Jobs, at("work", "jobs")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = tile(text(ctx, "Dead jobs"), v.Waiting.Jobs, workPath("jobs")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1778,9 +1778,9 @@ func openBreakers(v overviewView) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var105 templ.SafeURL
-		templ_7745c5c3_Var105, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "breakers"))
+		templ_7745c5c3_Var105, templ_7745c5c3_Err = templ.JoinURLErrs(workPath("breakers"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `overview.templ`, Line: 259, Col: 35}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `overview.templ`, Line: 259, Col: 33}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var105))
 		if templ_7745c5c3_Err != nil {
@@ -1793,7 +1793,7 @@ func openBreakers(v overviewView) templ.Component {
 		var templ_7745c5c3_Var106 string
 		templ_7745c5c3_Var106, templ_7745c5c3_Err = templ.JoinStringErrs(text(ctx, "All of it"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `overview.templ`, Line: 259, Col: 62}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `overview.templ`, Line: 259, Col: 60}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var106))
 		if templ_7745c5c3_Err != nil {

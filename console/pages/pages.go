@@ -60,6 +60,7 @@ type Pages struct {
 
 	accounts *account.Accounts
 	work     workCounts
+	kept     keptCounts
 	unread   unreadCounts
 	live     live
 }

@@ -13,9 +13,7 @@ import (
 // restRoutes are about what rests: addresses to which no mail goes, agents and destinations that are not tried.
 func (p *Pages) restRoutes() []httpserver.Route {
 	return []httpserver.Route{
-		p.page(exchange.RoleRead, at("work", "suppressed"), p.suppressed),
 		p.act(exchange.RoleAdmin, at("work", "suppressed", "lift"), false, p.liftSuppressed),
-		p.page(exchange.RoleRead, at("work", "breakers"), p.breakers),
 		p.act(exchange.RoleWork, at("work", "breakers", "close"), false, p.closeBreakers),
 	}
 }
@@ -64,7 +62,7 @@ func (p *Pages) liftSuppressed(w http.ResponseWriter, r *http.Request, s account
 		return err
 	}
 	words := count(r.Context(), all.done, "Mail goes to {n} address again.", "Mail goes to {n} addresses again.")
-	return p.done(w, r, at("work", "suppressed"), all.and(r.Context(), words))
+	return p.done(w, r, back(r, workPath("suppressed")), all.and(r.Context(), words))
 }
 
 // breakersView are the breakers that are open.
@@ -94,5 +92,5 @@ func (p *Pages) closeBreakers(w http.ResponseWriter, r *http.Request, s account.
 		return err
 	}
 	words := count(r.Context(), all.done, "{n} breaker was closed; what waits goes on at once.", "{n} breakers were closed; what waits goes on at once.")
-	return p.done(w, r, at("work", "breakers"), all.and(r.Context(), words))
+	return p.done(w, r, back(r, workPath("breakers")), all.and(r.Context(), words))
 }

@@ -147,3 +147,8 @@ func whyNot(ctx context.Context, one operator.Statement) string {
 	}
 	return text(ctx, "States {address} without proof", "address", stated)
 }
+
+// turnPath is a message in its conversation.
+func turnPath(turn *exchange.TurnRecord) string {
+	return threadPath(turn.Agent, turn.ThreadID) + "&" + values("turn", turn.ID) + "#turn-" + turn.ID
+}

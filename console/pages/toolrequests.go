@@ -18,7 +18,6 @@ import (
 func (p *Pages) toolRequestRoutes() []httpserver.Route {
 	list := at("work", "tools")
 	return []httpserver.Route{
-		p.page(exchange.RoleRead, list, p.toolRequests),
 		p.page(exchange.RoleRead, list+"/{request}", p.toolRequest),
 		p.act(exchange.RoleWork, list+"/cancel", false, p.cancelToolRequests),
 		p.act(exchange.RoleWork, list+"/{request}/submit", false, p.submitToolResult),
@@ -73,7 +72,7 @@ func (p *Pages) cancelToolRequests(w http.ResponseWriter, r *http.Request, s acc
 		return err
 	}
 	words := count(r.Context(), all.done, "{n} call was cancelled; its agent goes on without a result.", "{n} calls were cancelled; their agents go on without a result.")
-	return p.done(w, r, at("work", "tools"), all.and(r.Context(), words))
+	return p.done(w, r, back(r, workPath("tools")), all.and(r.Context(), words))
 }
 
 // toolResult makes the document that a program would have handed in.
@@ -105,7 +104,7 @@ func (p *Pages) submitToolResult(w http.ResponseWriter, r *http.Request, s accou
 	if answer.Duplicate {
 		words = text(r.Context(), "The call had a result already; that one counts.")
 	}
-	return p.done(w, r, at("work", "tools"), words)
+	return p.done(w, r, back(r, workPath("tools")), words)
 }
 
 func toolStatusName(ctx context.Context, status string) string {

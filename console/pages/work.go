@@ -2,6 +2,7 @@ package pages
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,7 +19,8 @@ import (
 
 func (p *Pages) workRoutes() []httpserver.Route {
 	return slices.Concat(
-		[]httpserver.Route{p.page(exchange.RoleRead, at("work"), p.firstWork)},
+		[]httpserver.Route{p.page(exchange.RoleRead, at("work"), p.workList)},
+		p.formerLists(),
 		p.heldRoutes(),
 		p.approvalRoutes(),
 		p.failedRoutes(),
@@ -30,10 +32,59 @@ func (p *Pages) workRoutes() []httpserver.Route {
 	)
 }
 
-// workView is what stands around every list of the work.
+// workLists are the filters of the work, each with its page. An address below /console/work was that of a list before there was only one.
+func (p *Pages) workLists() map[string]handler {
+	return map[string]handler{
+		"held": p.held, "approvals": p.approvals, "failed": p.failedTurns, "deliveries": p.deadDeliveries, "jobs": p.deadJobs, "tools": p.toolRequests,
+		"demands": p.demands, "breakers": p.breakers, "mailbox": p.mailbox, "reports": p.mailReports, "suppressed": p.suppressed,
+	}
+}
+
+// workList shows the work, narrowed to one kind where the address names it.
+func (p *Pages) workList(w http.ResponseWriter, r *http.Request, s account.Session) error {
+	list := r.URL.Query().Get("list")
+	if list == "" {
+		return p.allWork(w, r, s)
+	}
+	show, known := p.workLists()[list]
+	if !known {
+		return fault.InField("list", "must be one of "+strings.Join(slices.Sorted(maps.Keys(p.workLists())), ", "))
+	}
+	return show(w, r, s)
+}
+
+// formerLists leads the addresses of the lists that became filters to the filter, with their query.
+func (p *Pages) formerLists() (routes []httpserver.Route) {
+	for list := range p.workLists() {
+		routes = append(routes, p.page(exchange.RoleRead, at("work", list), func(w http.ResponseWriter, r *http.Request, _ account.Session) error {
+			query := r.URL.Query()
+			query.Set("list", list)
+			moved(w, r, at("work")+"?"+query.Encode())
+			return nil
+		}))
+	}
+	return routes
+}
+
+// moved leads from an address of an earlier version to where the page is now.
+func moved(w http.ResponseWriter, r *http.Request, to string) {
+	w.Header().Set("Cache-Control", "no-store")
+	http.Redirect(w, r, to, http.StatusPermanentRedirect) //nolint:gosec // a path of the console
+}
+
+// workPath is the work narrowed to one kind; empty = all of it.
+func workPath(list string) string {
+	if list == "" {
+		return at("work")
+	}
+	return at("work") + "?" + values("list", list)
+}
+
+// workView is what stands around the list of the work.
 type workView struct {
-	Tab               string // last part of its address
+	Tab               string // the kind to which the list is narrowed; empty = all
 	Waiting           operator.Overview
+	Kept              keptWork
 	CSRF, Path        string
 	MayWork, MayAdmin bool
 	Selected          bool   // all rows are ticked
@@ -43,45 +94,45 @@ type workView struct {
 
 func (p *Pages) workView(r *http.Request, s account.Session, tab string) workView {
 	return workView{
-		Tab: tab, Waiting: p.work.current(r.Context(), p.Operator.Waiting), CSRF: s.CSRF, Path: r.URL.RequestURI(),
+		Tab: tab, Waiting: p.work.current(r.Context(), p.Operator.Waiting), Kept: p.kept.current(r.Context(), p.Operator), CSRF: s.CSRF, Path: r.URL.RequestURI(),
 		MayWork: s.Role >= exchange.RoleWork, MayAdmin: s.Role >= exchange.RoleAdmin,
 		Selected: r.URL.Query().Get("select") == "all", SelectAll: query(r, "select", "all"),
 	}
 }
 
-// workTab is one list of the work.
-type workTab struct {
-	path, label string
+// workKind is one filter of the work.
+type workKind struct {
+	list, label string
 	waiting     int64
+	kept        bool // there is something that waits for nothing
 }
 
-func (v workView) tabs(ctx context.Context) []workTab {
-	return []workTab{
-		{"held", text(ctx, "Held"), v.Waiting.Held},
-		{"approvals", text(ctx, "Approvals"), v.Waiting.Approvals},
-		{"failed", text(ctx, "Failed turns"), v.Waiting.Failed},
-		{"deliveries", text(ctx, "Dead deliveries"), v.Waiting.Deliveries},
-		{"jobs", text(ctx, "Dead jobs"), v.Waiting.Jobs},
-		{"tools", text(ctx, "Tool requests"), v.Waiting.Tools},
-		{"demands", text(ctx, "Demands"), v.Waiting.Demands},
-		{"mailbox", text(ctx, "Mailbox"), 0},
-		{"reports", text(ctx, "Reports about mail"), 0},
-		{"suppressed", text(ctx, "Suppressed addresses"), 0},
-		{"breakers", text(ctx, "Breakers"), int64(len(v.Waiting.Breakers))},
+func (v workView) kinds(ctx context.Context) []workKind {
+	return []workKind{
+		{list: "held", label: text(ctx, "Held"), waiting: v.Waiting.Held},
+		{list: "approvals", label: text(ctx, "Approvals"), waiting: v.Waiting.Approvals},
+		{list: "failed", label: text(ctx, "Failed turns"), waiting: v.Waiting.Failed},
+		{list: "deliveries", label: text(ctx, "Dead deliveries"), waiting: v.Waiting.Deliveries},
+		{list: "jobs", label: text(ctx, "Dead jobs"), waiting: v.Waiting.Jobs},
+		{list: "tools", label: text(ctx, "Tool requests"), waiting: v.Waiting.Tools},
+		{list: "demands", label: text(ctx, "Demands"), waiting: v.Waiting.Demands},
+		{list: "breakers", label: text(ctx, "Breakers"), waiting: int64(len(v.Waiting.Breakers))},
+		{list: "mailbox", label: text(ctx, "Mailbox"), kept: v.Kept.Mail},
+		{list: "reports", label: text(ctx, "Reports about mail"), kept: v.Kept.Reports},
+		{list: "suppressed", label: text(ctx, "Suppressed addresses"), kept: v.Kept.Suppressed},
 	}
 }
 
-// firstWork leads to the first list on which something waits for a decision.
-func (p *Pages) firstWork(w http.ResponseWriter, r *http.Request, s account.Session) error {
-	to := "held"
-	for _, tab := range p.workView(r, s, "").tabs(r.Context())[:5] {
-		if tab.waiting > 0 {
-			to = tab.path
-			break
+// filters are the kinds of which there is something, and the one that is chosen.
+func (v workView) filters(ctx context.Context) (shown []workKind) {
+	all := workKind{label: text(ctx, "All")}
+	for _, one := range v.kinds(ctx) {
+		all.waiting += one.waiting
+		if one.waiting > 0 || one.kept || one.list == v.Tab {
+			shown = append(shown, one)
 		}
 	}
-	http.Redirect(w, r, at("work", to), http.StatusSeeOther)
-	return nil
+	return slices.Insert(shown, 0, all)
 }
 
 func (p *Pages) showWork(w http.ResponseWriter, r *http.Request, s account.Session, title string, content templ.Component) error {
