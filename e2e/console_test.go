@@ -218,7 +218,7 @@ func (c *consoleTest) signsInByKeyboard(t *testing.T) {
 	c.tabTo("the field of the token", `one.id === 'token-field'`)
 	c.do("write the token", chromedp.KeyEvent(c.adminToken()))
 	c.enter("the page that was asked for")
-	if got := c.script(`location.pathname`); got != "/console/work/held" {
+	if got := c.script(`location.pathname + location.search`); got != "/console/work?list=held" {
 		t.Errorf("after the login the page is %s", got)
 	}
 }
@@ -321,7 +321,7 @@ func (c *consoleTest) takesOver(t *testing.T) {
 	if answer := plain(c.outbox.await(t, second).Raw); !strings.Contains(answer, "this is a person") {
 		t.Errorf("the mail of the operator: %s", answer)
 	}
-	c.script(`document.querySelector('details.fold').open = true`)
+	c.script(`document.querySelector('#conversation details.fold').open = true`)
 	c.press("Hand back")
 	c.shows("echo answers again.")
 	c.signOut()
@@ -459,12 +459,12 @@ func (c *consoleTest) choosesDark(t *testing.T) {
 func (c *consoleTest) pages() []string {
 	pages := []string{
 		"/", "/@guide", "/@guide/follow", "/@guide/chat", "/@nobody", "/docs", "/docs/configuration", "/docs/search?q=dmarc", "/docs/search?q=nothingofthekind", c.link, "/console/login",
-		"/console", "/console/inbox", "/console/inbox?text=pwned", "/console/inbox?text=nothingofthekind", "/console/find?text=x", "/console/confirm",
+		"/console/inbox", "/console/work", "/console/inbox?text=pwned", "/console/inbox?text=nothingofthekind", "/console/find?text=x", "/console/confirm",
 	}
 	for _, list := range []string{"held", "approvals", "approvals?status=all", "tools", "demands", "failed", "failed/retry", "deliveries", "deliveries/retry", "jobs", "jobs/retry", "mailbox", "reports", "suppressed", "breakers"} {
-		pages = append(pages, "/console/work/"+list)
+		pages = append(pages, "/console/work/"+list) // the addresses of lists lead to the filter
 	}
-	for _, path := range []string{"", "?period=30d", "/agents", "/agents/echo", "/agents/tokens", "/agents/new", "/agents/echo/access"} {
+	for _, path := range []string{"/overview", "/overview?period=30d", "/agents", "/agents/echo", "/agents/tokens", "/agents/new", "/agents/echo/access"} {
 		pages = append(pages, "/console"+path)
 	}
 	for _, part := range []string{"", "/doctor", "/dns", "/lists", "/notices", "/audit", "/sessions", "/configuration", "/certificates", "/limits", "/nodes", "/backlog"} {
@@ -484,7 +484,7 @@ func (c *consoleTest) takesPictures(t *testing.T) {
 	c.do("the size of pictures", chromedp.EmulateViewport(1100, 720))
 	held := c.turn("stays@shop.test")
 	for _, picture := range []struct{ name, path, scheme string }{
-		{"overview", "/console", "light"}, {"inbox", "/console/inbox", "light"}, {"inbox-dark", "/console/inbox", "dark"},
+		{"overview", "/console/overview", "light"}, {"inbox", "/console/inbox", "light"}, {"inbox-dark", "/console/inbox", "dark"},
 		{"message", "/console/messages/" + c.turn("talk-2@sender.test"), "light"}, {"work", "/console/work/held/" + held, "light"},
 		{"profile", "/@guide", "light"}, {"chat", "/@guide/chat", "light"},
 	} {

@@ -27,6 +27,9 @@ type Answers struct {
 	resolve  resolver
 }
 
+// Revises reports whether answers of a channel can be changed at all once they were sent. One answer may still be fixed.
+func (a Answers) Revises(channel string) bool { return a.delivery.Revises(channel) }
+
 // Delete takes an answer back: every server that has it is told by the running server.
 func (a Answers) Delete(ctx context.Context, id, by string) error {
 	replyID, err := a.find(ctx, id)

@@ -10,6 +10,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/markup"
+	"inbox/normalized"
 )
 
 // Arrivals are what came in: messages in the order in which they came, and the conversations that they are in.
@@ -109,6 +110,8 @@ type Conversation struct {
 	Excerpt  string    `json:"excerpt,omitempty"`
 	Holder   string    `json:"holder,omitempty"` // the operator who writes as the agent; empty = none does
 	Unread   bool      `json:"unread,omitempty"` // the operator for whom it is listed did not read the newest message
+
+	Surface *normalized.Surface `json:"-"` // of the newest message
 }
 
 // maxExcerpt is how many bytes of a message a conversation shows.
@@ -179,5 +182,6 @@ func conversationOf(head *store.ConversationHead) Conversation {
 		Agent: turn.Agent, ThreadID: turn.ThreadID, Channel: turn.Channel, Sender: turn.Message.Sender.Address.String(), State: turn.State,
 		Messages: min(head.Messages, store.MaxCountedOfThread), More: head.Messages > store.MaxCountedOfThread,
 		TurnID: turn.ID, At: turn.AcceptedAt, Excerpt: text, Unread: head.Unread,
+		Surface: turn.Message.Surface,
 	}
 }

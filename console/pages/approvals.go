@@ -60,13 +60,14 @@ type approvalView struct {
 	workView
 	exchange.Approval
 
-	Turn exchange.TurnRecord // its zero value = the message is gone
+	Turn    exchange.TurnRecord // its zero value = the message is gone
+	Editing bool                // the reader came to correct the answer
 }
 
 func (v approvalView) open() bool { return v.Status == exchange.ApprovalOpen }
 
 func (p *Pages) approval(w http.ResponseWriter, r *http.Request, s account.Session) error {
-	v := approvalView{workView: p.workView(r, s, "approvals")}
+	v := approvalView{workView: p.workView(r, s, "approvals"), Editing: r.URL.Query().Get("edit") != ""}
 	var err error
 	if v.Approval, err = p.Operator.Approvals.Approval(r.Context(), httpserver.Param(r, "approval")); err != nil {
 		return err
@@ -117,6 +118,15 @@ func (p *Pages) deny(w http.ResponseWriter, r *http.Request, s account.Session) 
 		return err
 	}
 	return p.done(w, r, back(r, workPath("approvals")), text(r.Context(), "Declined. Nothing is done, and a held answer is not sent."))
+}
+
+// editView is a form with the text of an answer.
+type editView struct {
+	Compare, Save string // addresses: what the text would change, and the act
+	Send          string // label of the act
+	CSRF          string
+	Words, Hint   string
+	Focus         bool
 }
 
 // compareView shows what an edit would change before anything is stored.

@@ -420,7 +420,10 @@ func deliveryPage(v deliveryView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = editForm(at("work", "deliveries", v.ID, "compare"), v.CSRF, writtenText(v.Answer.Parts), text(ctx, "Everyone who has the answer is told of the change.")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = editForm(editView{
+					Compare: at("work", "deliveries", v.ID, "compare"), Save: at("work", "deliveries", v.ID, "edit"), Send: text(ctx, "Save and send again"),
+					CSRF: v.CSRF, Words: writtenText(v.Answer.Parts), Hint: text(ctx, "Everyone who has the answer is told of the change."),
+				}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

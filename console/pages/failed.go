@@ -27,7 +27,7 @@ func (p *Pages) failedRoutes() []httpserver.Route {
 
 // failureRow is something that was given up: a run, a delivery or a job.
 type failureRow struct {
-	ID, Href, What, Excerpt, Channel, Agent, Words string
+	ID, Href, What, Subject, Excerpt, Channel, Agent, Words string
 
 	At    time.Time
 	Tries int
@@ -78,8 +78,9 @@ func (p *Pages) failedTurns(w http.ResponseWriter, r *http.Request, s account.Se
 	v.next(r, next)
 	for i := range turns {
 		turn := &turns[i]
+		subject, words := apart(turn.Message.Surface, markup.PlainText(turn.Message.Parts))
 		v.Rows = append(v.Rows, failureRow{
-			ID: turn.ID, Href: at("messages", turn.ID), What: turn.Message.Sender.Address.String(), Excerpt: excerpt(markup.PlainText(turn.Message.Parts)),
+			ID: turn.ID, Href: turnPath(turn), What: turn.Message.Sender.Address.String(), Subject: subject, Excerpt: excerpt(words),
 			Channel: turn.Channel, Agent: turn.Agent, Words: turn.Reason, At: turn.UpdatedAt, Tries: turn.Attempt, Turn: turn.ID,
 		})
 	}

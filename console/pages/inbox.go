@@ -3,6 +3,7 @@ package pages
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -32,13 +33,27 @@ type inboxFilter struct {
 // any reports whether something is left out.
 func (f inboxFilter) any() bool { return f != inboxFilter{} }
 
+// query writes the filter for the address of a conversation, beside which the list stays narrowed.
+func (f inboxFilter) query() string {
+	query := url.Values{}
+	for name, value := range map[string]string{onlyAgent: f.Agent, "channel": f.Channel, "sender": f.Sender, "state": f.State, "since": f.Since, "text": f.Text} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	return query.Encode()
+}
+
+// onlyAgent is the filter by agent beside a conversation, whose own agent is "agent".
+const onlyAgent = "only"
+
 // inboxView is a page of conversations, or with a text of messages.
 type inboxView struct {
 	Filter   inboxFilter
 	Agents   []string
 	Channels []string
 	Rows     []inboxRow
-	Waiting  []inboxRow // what waits for the operator, above the rest; only on the first page of all
+	Waiting  []workRow  // what waits for the operator, above the rest; only on the first page of all
 	Unread   []inboxRow // what the operator did not read, above what they did; there, too
 	Older    bool       // there are messages that were not looked at for unread ones
 	Newest   string     // id of the newest message, up to which all can be marked as read
@@ -46,12 +61,16 @@ type inboxView struct {
 	Next     string
 	After    string // cursor behind the newest message
 	Live     string // address of the stream that says when more came; empty = the page stays as it is
+	Reload   string // address of the rows alone
+	Beside   bool   // the list stands beside a conversation
 }
 
 // inboxRow is one conversation by its newest message, or one message.
 type inboxRow struct {
-	Href, Sender, Name, Channel, Agent, State, Reason, Excerpt string
+	ID, Href, Sender, Name, Channel, Agent, State, Reason, Subject, Excerpt string
 
+	Edit     string // where its answer is corrected; empty = it cannot be
+	Current  bool   // it is the conversation that is open
 	At       time.Time
 	Messages int
 	More     bool // there are more messages than are counted
@@ -64,12 +83,18 @@ func (p *Pages) inbox(w http.ResponseWriter, r *http.Request, s account.Session)
 	if err != nil {
 		return err
 	}
-	return p.show(w, r, s, view{Title: text(r.Context(), "Inbox"), Section: sectionInbox, Scripts: []string{"sse.js"}}, inboxPage(v))
+	return p.show(w, r, s, view{Title: text(r.Context(), "Inbox"), Section: sectionInbox, Scripts: []string{"sse.js"}, Panes: true}, inboxPage(v))
 }
 
 // inboxRows is the list alone, for the script of a page that is open.
 func (p *Pages) inboxRows(w http.ResponseWriter, r *http.Request, s account.Session) error {
-	v, err := p.readInbox(r, s)
+	read := p.readInbox
+	if query := r.URL.Query(); query.Get("beside") != "" {
+		read = func(r *http.Request, s account.Session) (inboxView, error) {
+			return p.readBeside(r, s, openConversation{agent: query.Get("of"), thread: query.Get("beside")})
+		}
+	}
+	v, err := read(r, s)
 	if err != nil {
 		return err
 	}
@@ -77,13 +102,36 @@ func (p *Pages) inboxRows(w http.ResponseWriter, r *http.Request, s account.Sess
 }
 
 func (p *Pages) readInbox(r *http.Request, s account.Session) (v inboxView, err error) {
-	ctx, query := r.Context(), r.URL.Query()
-	v.Filter = inboxFilter{
-		Agent: query.Get("agent"), Channel: query.Get("channel"), Sender: strings.TrimSpace(query.Get("sender")),
+	return p.readInboxOf(r, s, inboxFilterOf(r.URL.Query(), "agent"), openConversation{}, pageSize)
+}
+
+// openConversation is the one beside which the list stands; its zero value is none.
+type openConversation struct{ agent, thread string }
+
+func inboxFilterOf(query url.Values, agent string) inboxFilter {
+	return inboxFilter{
+		Agent: query.Get(agent), Channel: query.Get("channel"), Sender: strings.TrimSpace(query.Get("sender")),
 		State: query.Get("state"), Since: query.Get("since"), Text: strings.TrimSpace(query.Get("text")),
 	}
+}
+
+// besideRows is how many conversations stand beside the one that is open.
+const besideRows = 25
+
+// readBeside reads the list beside a conversation.
+func (p *Pages) readBeside(r *http.Request, s account.Session, open openConversation) (inboxView, error) {
+	return p.readInboxOf(r, s, inboxFilterOf(r.URL.Query(), onlyAgent), open, besideRows)
+}
+
+func (p *Pages) readInboxOf(r *http.Request, s account.Session, asked inboxFilter, open openConversation, limit int) (v inboxView, err error) {
+	ctx := r.Context()
+	v.Filter, v.Beside = asked, open != openConversation{}
+	before := ""
+	if !v.Beside {
+		before = r.URL.Query().Get("before") // beside a conversation it is that of the conversation
+	}
 	filter := exchange.ArrivalFilter{
-		Agent: v.Filter.Agent, Channel: v.Filter.Channel, Sender: v.Filter.Sender, Text: v.Filter.Text, Before: query.Get("before"), Limit: pageSize,
+		Agent: v.Filter.Agent, Channel: v.Filter.Channel, Sender: v.Filter.Sender, Text: v.Filter.Text, Before: before, Limit: limit,
 	}
 	if v.Filter.State != "" {
 		if !slices.Contains(exchange.States(), v.Filter.State) {
@@ -120,20 +168,26 @@ func (p *Pages) readInbox(r *http.Request, s account.Session) (v inboxView, err 
 		if found, next, err = p.Operator.Arrivals.Conversations(ctx, filter, s.Owner); err != nil {
 			return v, err
 		}
-		v.Rows = conversationRows(found)
+		v.Rows = p.conversationRows(found, v.Filter, open, s.Role >= exchange.RoleWork)
 	}
 
-	if next != "" {
+	switch {
+	case next != "" && v.Beside:
+		v.Next = at("inbox") + "?" + strings.Replace(v.Filter.query(), onlyAgent+"=", "agent=", 1) + "&" + values("before", next)
+	case next != "":
 		v.Next = inboxPath(r, "before", next)
 	}
 	if filter.Before == "" && !v.Filter.any() {
 		if v.Waiting, err = p.waitingRows(ctx); err != nil {
 			return v, err
 		}
-		if err = p.unreadRows(ctx, s, &v); err != nil {
+		if err = p.unreadRows(ctx, s, &v, open); err != nil {
 			return v, err
 		}
-		v.Live = at("live") + "?after=" + v.After
+		v.Live, v.Reload = at("live")+"?after="+v.After, at("inbox", "rows")
+		if v.Beside {
+			v.Reload += "?" + values("beside", open.thread, "of", open.agent)
+		}
 	}
 	return v, nil
 }
@@ -144,7 +198,7 @@ func inboxPath(r *http.Request, pairs ...string) string {
 }
 
 // unreadRows moves what the operator did not read above the rest.
-func (p *Pages) unreadRows(ctx context.Context, s account.Session, v *inboxView) (err error) {
+func (p *Pages) unreadRows(ctx context.Context, s account.Session, v *inboxView, open openConversation) (err error) {
 	v.CSRF = s.CSRF
 	if v.Newest, err = p.Operator.Arrivals.NewestMessage(ctx); err != nil {
 		return err
@@ -155,7 +209,7 @@ func (p *Pages) unreadRows(ctx context.Context, s account.Session, v *inboxView)
 	}
 
 	p.unread.remember(s.Owner, count) // the number beside the navigation is that of the list
-	v.Unread, v.Older = conversationRows(found), count.Older
+	v.Unread, v.Older = p.conversationRows(found, v.Filter, open, s.Role >= exchange.RoleWork), count.Older
 	above := map[string]bool{}
 	for _, one := range v.Unread {
 		above[one.Href] = true
@@ -164,36 +218,71 @@ func (p *Pages) unreadRows(ctx context.Context, s account.Session, v *inboxView)
 	return nil
 }
 
-func conversationRows(found []operator.Conversation) (rows []inboxRow) {
-	for _, one := range found {
-		rows = append(rows, inboxRow{
-			Href: threadPath(one.Agent, one.ThreadID), Sender: one.Sender, Channel: one.Channel, Agent: one.Agent, State: one.State,
-			Excerpt: one.Excerpt, At: one.At, Messages: one.Messages, More: one.More, Holder: operatorName(one.Holder), Unread: one.Unread,
-		})
+func (p *Pages) conversationRows(found []operator.Conversation, filter inboxFilter, open openConversation, mayWork bool) (rows []inboxRow) {
+	narrowed := filter.query()
+	if narrowed != "" {
+		narrowed = "&" + narrowed
+	}
+	for i := range found {
+		one := &found[i]
+		row := inboxRow{
+			ID: one.TurnID, Sender: one.Sender, Channel: one.Channel, Agent: one.Agent, State: one.State, At: one.At, Messages: one.Messages, More: one.More,
+			Holder: operatorName(one.Holder), Unread: one.Unread, Current: open == openConversation{one.Agent, one.ThreadID},
+		}
+		row.Subject, row.Excerpt = apart(one.Surface, one.Excerpt)
+		row.Href = threadPath(one.Agent, one.ThreadID) + narrowed
+		if mayWork && one.State == exchange.StateAnswered && p.Operator.Answers.Revises(one.Channel) {
+			row.Edit = row.Href + "&" + values("edit", one.TurnID) + "#text"
+		}
+		if one.Messages > 1 {
+			row.Href += "#turn-" + one.TurnID // the newest message is in sight
+		}
+		rows = append(rows, row)
 	}
 	return rows
 }
 
-// mostWaiting is how many messages stand above the others because they wait.
+// mostWaiting is how much work stands above the conversations.
 const mostWaiting = 5
 
-// waitingRows are the newest messages that an operator has to decide about.
-func (p *Pages) waitingRows(ctx context.Context) (rows []inboxRow, err error) {
+// waitingRows are the newest messages and answers about which an operator has to decide.
+func (p *Pages) waitingRows(ctx context.Context) (rows []workRow, err error) {
 	turns, err := p.Operator.Waiting.Messages(ctx, mostWaiting)
-	for i := range turns {
-		rows = append(rows, messageRow(&turns[i]))
+	if err != nil {
+		return nil, err
 	}
-	return rows, err
+	for i := range turns {
+		row := turnWork(&turns[i])
+		row.Icon, row.Kind, row.At = "hand", stateName(ctx, turns[i].State), turns[i].UpdatedAt
+		if turns[i].State == exchange.StateFailed {
+			row.Icon = "warning"
+		}
+		rows = append(rows, row)
+	}
+	approvals, err := p.approvalWork(ctx, mostWaiting)
+	rows = append(rows, approvals...)
+	slices.SortStableFunc(rows, func(a, b workRow) int { return b.At.Compare(a.At) })
+	return rows[:min(len(rows), mostWaiting)], err
 }
 
 // maxExcerpt bounds what a row shows of a message, in bytes.
 const maxExcerpt = 240
 
 func messageRow(turn *exchange.TurnRecord) inboxRow {
+	subject, words := apart(turn.Message.Surface, markup.PlainText(turn.Message.Parts))
 	return inboxRow{
-		Href: at("messages", turn.ID), Sender: turn.Message.Sender.Address.String(), Name: turn.Message.Sender.DisplayName, Channel: turn.Channel,
-		Agent: turn.Agent, State: turn.State, Reason: turn.Reason, Excerpt: excerpt(markup.PlainText(turn.Message.Parts)), At: turn.AcceptedAt,
+		ID: turn.ID, Href: at("messages", turn.ID), Sender: turn.Message.Sender.Address.String(), Name: turn.Message.Sender.DisplayName, Channel: turn.Channel,
+		Agent: turn.Agent, State: turn.State, Reason: turn.Reason, Subject: subject, Excerpt: excerpt(words), At: turn.AcceptedAt,
 	}
+}
+
+// needsAttention reports whether a state is one that someone has to do something about. Rows have no mark for the others.
+func needsAttention(state string) bool {
+	switch state {
+	case exchange.StateFailed, exchange.StateHeld, exchange.StateWaiting:
+		return true
+	}
+	return false
 }
 
 func (p *Pages) agentNames(ctx context.Context) (names []string, err error) {

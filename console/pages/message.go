@@ -41,9 +41,7 @@ type messageView struct {
 	Decisions []exchange.AuditRecord
 	Steps     []step
 	Trace     string
-	CSRF      string
-	MayWork   bool
-	Path      string
+	Acts      turnView
 }
 
 // check is one thing that was looked at before someone was believed.
@@ -63,10 +61,29 @@ func (p *Pages) message(w http.ResponseWriter, r *http.Request, s account.Sessio
 	if err != nil {
 		return err
 	}
-	v.CSRF, v.MayWork, v.Path = s.CSRF, s.Role >= exchange.RoleWork, r.URL.RequestURI()
+	if err := p.readActs(r, s, &v); err != nil {
+		return err
+	}
 	p.markRead(r, s, v.Turn)
 	title := text(r.Context(), "Message of {sender}", "sender", design.VisibleLine(v.Turn.Message.Sender.Address.String()))
 	return p.show(w, r, s, view{Title: title, Section: sectionInbox}, messagePage(v))
+}
+
+// readActs reads what can be done about the message.
+func (p *Pages) readActs(r *http.Request, s account.Session, v *messageView) error {
+	ctx, turn := r.Context(), v.Turn
+	v.Acts = turnView{
+		TurnRecord: turn, CSRF: s.CSRF, Path: at("messages", turn.ID), MayWork: s.Role >= exchange.RoleWork, MayAdmin: s.Role >= exchange.RoleAdmin,
+		Revises: p.Operator.Answers.Revises(turn.Channel), Editing: r.URL.Query().Get("edit") != "", Targets: blockTargets(ctx, turn.Message.Sender),
+	}
+	asks, err := p.approvalsOf(ctx, turn.Agent, []exchange.TurnRecord{turn})
+	if err != nil {
+		return err
+	}
+	v.Acts.Approval = asks[turn.ID]
+	entry, err := p.blockedBy(ctx, v.Acts.Targets)
+	v.Acts.Blocked = entry != nil
+	return err
 }
 
 func (p *Pages) readMessage(ctx context.Context, id string) (v messageView, err error) {

@@ -137,6 +137,11 @@ func fields(body json.RawMessage) string {
 	return strings.Join(words, " · ")
 }
 
+// since is how long after the first step of a timeline another one was.
+func since(begun, at time.Time) string {
+	return "+" + at.Sub(begun).Round(100*time.Millisecond).String()
+}
+
 func lasted(millis int64) string { return (time.Duration(millis) * time.Millisecond).String() }
 
 // price writes an amount as it was reported, without the noise of floating points.

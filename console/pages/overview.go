@@ -15,7 +15,22 @@ import (
 )
 
 func (p *Pages) overviewRoutes() []httpserver.Route {
-	return []httpserver.Route{p.page(exchange.RoleRead, Root, p.overview)}
+	return []httpserver.Route{
+		p.page(exchange.RoleRead, Root, p.home),
+		p.page(exchange.RoleRead, at("overview"), p.overview),
+	}
+}
+
+// home leads to the inbox, which is the first page after the sign-in. The overview was at its address; links that choose a period or an
+// agent still lead there.
+func (p *Pages) home(w http.ResponseWriter, r *http.Request, _ account.Session) error {
+	to := at("inbox")
+	if r.URL.RawQuery != "" {
+		to = at("overview") + "?" + r.URL.Query().Encode()
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // a path of the console
+	return nil
 }
 
 // Periods of the overview.

@@ -99,7 +99,7 @@ func TestOverview(t *testing.T) {
 	t.Parallel()
 	s := inboxtest.Start(t)
 	desk := overviewSignIn(s, exchange.RoleRead)
-	desk.get("/console", "Nothing came in yet", "inbox doctor", "inbox chat ", "Answers itself", "Free on the disk", "There was nothing to tell.")
+	desk.get("/console/overview", "Nothing came in yet", "inbox doctor", "inbox chat ", "Answers itself", "Free on the disk", "There was nothing to tell.")
 
 	for _, state := range []string{exchange.StateHeld, exchange.StateFailed, exchange.StateRefused} {
 		overviewInsert(s, state)
@@ -108,7 +108,7 @@ func TestOverview(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, period := range []string{"24h", "30d"} {
-		page := desk.get("/console?period="+period, `<svg class="chart"`, "chart-bad", `<title id="chart-title">`, "Figures of the chart", `aria-current="true"`)
+		page := desk.get("/console/overview?period="+period, `<svg class="chart"`, "chart-bad", `<title id="chart-title">`, "Figures of the chart", `aria-current="true"`)
 		if strings.Contains(page, "Nothing came in yet") {
 			t.Error("the server is said to be new")
 		}
@@ -116,7 +116,7 @@ func TestOverview(t *testing.T) {
 			t.Errorf("%s has %d bars", period, got)
 		}
 	}
-	if page := desk.get("/console?agent=other"); strings.Contains(page, "chart-bar") {
+	if page := desk.get("/console/overview?agent=other"); strings.Contains(page, "chart-bar") {
 		t.Error("another agent has the same figures")
 	}
 	if response, err := desk.browser.Get(s.URL + "/console?period=year"); err != nil || response.StatusCode != http.StatusBadRequest {

@@ -82,7 +82,7 @@ func (p *Pages) Routes() []httpserver.Route {
 		p.settingsRoutes(),
 		p.serverRoutes(),
 		p.inboxRoutes(),
-		p.threadRoutes(), p.readersRoutes(),
+		p.threadRoutes(), p.readersRoutes(), p.actRoutes(),
 		p.takeoverRoutes(),
 		p.messageRoutes(),
 		p.workRoutes(),
@@ -128,6 +128,7 @@ type view struct {
 	Section string   // the entry of the navigation that is current
 	Scripts []string // assets besides those of every page
 	Wide    bool     // the page uses the whole width
+	Panes   bool     // the page stands in panes beside each other
 }
 
 // show writes a page.

@@ -51,7 +51,7 @@ func TestSettingsAct(t *testing.T) {
 		}
 	}
 	act("All agents rest", "pause", "reason", `<b>moving</b> "house"`)
-	admin.get("/console", "All agents rest")
+	admin.get("/console/overview", "All agents rest")
 	admin.get("/console/settings", "&lt;b&gt;moving")
 	act("The agents work again.", "resume")
 

@@ -25,9 +25,9 @@ const (
 func (v shellView) entries(ctx context.Context) []entry {
 	work := v.Work.Failed + v.Work.Deliveries + v.Work.Jobs + v.Work.Held + v.Work.Approvals
 	return []entry{
-		{section: sectionOverview, path: Root, icon: "overview", label: text(ctx, "Overview")},
 		{section: sectionInbox, path: at("inbox"), icon: "inbox", label: text(ctx, "Inbox"), waiting: int64(v.Unread.Conversations), more: v.Unread.Partial()},
 		{section: sectionWork, path: at("work"), icon: "work", label: text(ctx, "Work"), waiting: work},
+		{section: sectionOverview, path: at("overview"), icon: "overview", label: text(ctx, "Overview")},
 		{section: sectionAgents, path: at("agents"), icon: "agents", label: text(ctx, "Agents")},
 		{section: sectionSettings, path: at("settings"), icon: "settings", label: text(ctx, "Settings")},
 	}

@@ -1,8 +1,10 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"inbox/console/account"
@@ -22,7 +24,7 @@ func (p *Pages) threadRoutes() []httpserver.Route {
 	}
 }
 
-// threadView is a conversation, oldest message of the page first.
+// threadView is a conversation, oldest message of the page first, between the list of conversations and what is known of one message.
 type threadView struct {
 	Agent, ID string
 	Sender    normalized.Sender // of the newest message
@@ -33,29 +35,47 @@ type threadView struct {
 	Writing   takeoverView
 	CSRF      string
 	MayWork   bool
+	MayAdmin  bool
 	Path      string
+
+	List    inboxView
+	Chosen  exchange.TurnRecord // the message that the context is about
+	Edit    string              // id of the message whose answer is corrected here; empty = none
+	Asks    map[string]string   // approvals that messages wait for, by message
+	Blocked *exchange.ListEntry // the entry by which the sender is blocked
+	Targets []listTarget        // what an entry on the block list may name
+	Readers operator.Readers    // of the conversation
+	Sent    []operator.Delivery // of the chosen message
+	Revises bool                // answers of the channel can be changed after they were sent
 }
 
 func (p *Pages) thread(w http.ResponseWriter, r *http.Request, s account.Session) error {
-	agent, id := r.URL.Query().Get("agent"), r.URL.Query().Get("id")
+	ctx, asked := r.Context(), r.URL.Query()
+	agent, id := asked.Get("agent"), asked.Get("id")
 	if agent == "" || id == "" {
 		return fault.InField("id", "and agent name a conversation; one of them is missing")
 	}
-	turns, err := p.Operator.Arrivals.Thread(r.Context(), agent, id, r.URL.Query().Get("before"), pageSize)
+	turns, err := p.Operator.Arrivals.Thread(ctx, agent, id, asked.Get("before"), pageSize)
 	if err != nil {
 		return err
 	}
 	if len(turns) == 0 {
-		return fault.New(fault.NotFound, text(r.Context(), "There is no such conversation, or it was removed."))
+		return fault.New(fault.NotFound, text(ctx, "There is no such conversation, or it was removed."))
 	}
 
 	newest := turns[0]
 	v := threadView{
 		Agent: agent, ID: id, Sender: newest.Message.Sender, Principal: newest.Principal, Channel: newest.Channel,
-		CSRF: s.CSRF, MayWork: s.Role >= exchange.RoleWork, Path: r.URL.RequestURI(),
+		CSRF: s.CSRF, MayWork: s.Role >= exchange.RoleWork, MayAdmin: s.Role >= exchange.RoleAdmin, Path: r.URL.RequestURI(),
+		Chosen: newest, Edit: asked.Get("edit"), Revises: p.Operator.Answers.Revises(newest.Channel),
 	}
-	if v.Writing, err = p.takeoverOf(r.Context(), s, agent, id); err != nil {
-		return err
+	if chosen := cmp.Or(v.Edit, asked.Get("turn")); chosen != "" {
+		at := slices.IndexFunc(turns, func(turn exchange.TurnRecord) bool { return turn.ID == chosen })
+		if at < 0 { // it is on an older page of the conversation; its own page has the same buttons
+			http.Redirect(w, r, messagePath(chosen, v.Edit != ""), http.StatusSeeOther)
+			return nil
+		}
+		v.Chosen = turns[at]
 	}
 	if len(turns) == pageSize {
 		v.Older = query(r, "before", exchange.TurnCursor(turns[len(turns)-1]))
@@ -64,8 +84,66 @@ func (p *Pages) thread(w http.ResponseWriter, r *http.Request, s account.Session
 		v.Turns = append(v.Turns, turns[len(turns)-1-i])
 	}
 	p.markRead(r, s, newest)
-	title := text(r.Context(), "Conversation with {sender}", "sender", design.VisibleLine(v.Sender.Address.String()))
-	return p.show(w, r, s, view{Title: title, Section: sectionInbox}, threadPage(v))
+	if err := p.readContext(r, s, &v); err != nil {
+		return err
+	}
+	title := text(ctx, "Conversation with {sender}", "sender", design.VisibleLine(v.Sender.Address.String()))
+	return p.show(w, r, s, view{Title: title, Section: sectionInbox, Scripts: []string{"sse.js"}, Panes: true}, threadPage(v))
+}
+
+// readContext reads what stands beside a conversation: the list, who writes, and what is known of the chosen message. Each is one bounded look.
+func (p *Pages) readContext(r *http.Request, s account.Session, v *threadView) (err error) {
+	ctx := r.Context()
+	if v.List, err = p.readBeside(r, s, openConversation{v.Agent, v.ID}); err != nil {
+		return err
+	}
+	if v.Writing, err = p.takeoverOf(ctx, s, v.Agent, v.ID); err != nil {
+		return err
+	}
+	if v.Readers, err = p.Operator.Takeovers.Readers(ctx, operator.ConversationID{ID: v.ID, Agent: v.Agent, Whole: true}); err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	if v.Sent, err = p.Operator.Deliveries.List(ctx, operator.DeliveryFilter{TurnID: v.Chosen.ID, Limit: pageSize}); err != nil {
+		return err
+	}
+	if v.Asks, err = p.approvalsOf(ctx, v.Agent, v.Turns); err != nil {
+		return err
+	}
+	v.Targets = blockTargets(ctx, v.Sender)
+	v.Blocked, err = p.blockedBy(ctx, v.Targets)
+	return err
+}
+
+// approvalsOf finds the open approvals for which messages wait.
+func (p *Pages) approvalsOf(ctx context.Context, agent string, turns []exchange.TurnRecord) (map[string]string, error) {
+	waits := func(turn exchange.TurnRecord) bool { return turn.State == exchange.StateWaiting }
+	if !slices.ContainsFunc(turns, waits) {
+		return nil, nil
+	}
+	open, err := p.Operator.Approvals.Approvals(ctx, exchange.ApprovalFilter{Agent: agent, Limit: 500})
+	asks := map[string]string{}
+	for i := range open {
+		asks[open[i].TurnID] = open[i].ID
+	}
+	return asks, err
+}
+
+// blockedBy returns the entry of the block list that names a sender, or nil.
+func (p *Pages) blockedBy(ctx context.Context, targets []listTarget) (*exchange.ListEntry, error) {
+	for _, target := range targets {
+		found, err := p.Operator.Lists.Entries(ctx, exchange.ListFilter{List: exchange.ListBlock, Target: target.Value, Limit: 1})
+		if err != nil || len(found) > 0 {
+			return first(found), err
+		}
+	}
+	return nil, nil
+}
+
+func first(entries []exchange.ListEntry) *exchange.ListEntry {
+	if len(entries) == 0 {
+		return nil
+	}
+	return &entries[0]
 }
 
 // personView is someone by what is proven of them.
@@ -152,3 +230,6 @@ func whyNot(ctx context.Context, one operator.Statement) string {
 func turnPath(turn *exchange.TurnRecord) string {
 	return threadPath(turn.Agent, turn.ThreadID) + "&" + values("turn", turn.ID) + "#turn-" + turn.ID
 }
+
+// mostReaders is how many parties of a conversation stand beside it.
+const mostReaders = 8

@@ -21,6 +21,7 @@ type workRow struct {
 
 	At   time.Time
 	Acts []workAct
+	Edit string // where its answer is corrected; empty = it has none
 }
 
 // workAct is a button of a row: a form with the id of the row.
@@ -37,17 +38,17 @@ type allWorkView struct {
 // allWork reads only the kinds of which something waits.
 func (p *Pages) allWork(w http.ResponseWriter, r *http.Request, s account.Session) error {
 	v := allWorkView{workView: p.workView(r, s, "")}
-	rows := map[string]func(context.Context) ([]workRow, error){
+	rows := map[string]func(context.Context, int) ([]workRow, error){
 		"held": p.heldWork, "approvals": p.approvalWork, "failed": p.failedWork, "deliveries": p.deliveryWork, "jobs": p.jobWork,
 		"tools": p.toolWork, "demands": p.demandWork,
-		"breakers": func(ctx context.Context) ([]workRow, error) { return breakerWork(ctx, v.Waiting.Breakers), nil },
+		"breakers": func(ctx context.Context, _ int) ([]workRow, error) { return breakerWork(ctx, v.Waiting.Breakers), nil },
 	}
 	for _, kind := range v.kinds(r.Context()) {
 		read, waits := rows[kind.list]
 		if !waits || kind.waiting == 0 {
 			continue
 		}
-		found, err := read(r.Context())
+		found, err := read(r.Context(), mostOfKind)
 		if err != nil {
 			return err
 		}
@@ -58,8 +59,8 @@ func (p *Pages) allWork(w http.ResponseWriter, r *http.Request, s account.Sessio
 	return p.showWork(w, r, s, text(r.Context(), "Work"), allWorkPage(v))
 }
 
-func (p *Pages) heldWork(ctx context.Context) (rows []workRow, err error) {
-	turns, err := p.Operator.Held.List(ctx, "", "", mostOfKind)
+func (p *Pages) heldWork(ctx context.Context, most int) (rows []workRow, err error) {
+	turns, err := p.Operator.Held.List(ctx, "", "", most)
 	for i := range turns {
 		row := turnWork(&turns[i])
 		row.Icon, row.Kind, row.At = "hand", text(ctx, "Held"), turns[i].AcceptedAt
@@ -72,8 +73,8 @@ func (p *Pages) heldWork(ctx context.Context) (rows []workRow, err error) {
 	return rows, err
 }
 
-func (p *Pages) failedWork(ctx context.Context) (rows []workRow, err error) {
-	turns, err := p.Operator.Waiting.Failed(ctx, exchange.RetryFilter{}, "", mostOfKind)
+func (p *Pages) failedWork(ctx context.Context, most int) (rows []workRow, err error) {
+	turns, err := p.Operator.Waiting.Failed(ctx, exchange.RetryFilter{}, "", most)
 	for i := range turns {
 		row := turnWork(&turns[i])
 		row.Icon, row.Kind, row.At = "warning", text(ctx, "Failed"), turns[i].UpdatedAt
@@ -91,19 +92,23 @@ func turnWork(turn *exchange.TurnRecord) workRow {
 	}
 }
 
-func (p *Pages) approvalWork(ctx context.Context) (rows []workRow, err error) {
-	found, err := p.Operator.Approvals.Approvals(ctx, exchange.ApprovalFilter{Limit: mostOfKind})
+func (p *Pages) approvalWork(ctx context.Context, most int) (rows []workRow, err error) {
+	found, err := p.Operator.Approvals.Approvals(ctx, exchange.ApprovalFilter{Limit: most})
 	for i := range found {
 		one := &found[i]
-		rows = append(rows, workRow{
+		row := workRow{
 			ID: one.ID, Href: at("work", "approvals", one.ID), Icon: "check", Kind: text(ctx, "Approval"), Title: one.Asker, Excerpt: excerpt(one.Summary), Agent: one.Agent, At: one.IssuedAt,
-		})
+		}
+		if one.Draft != nil {
+			row.Excerpt, row.Edit = excerpt(one.DraftText), row.Href+"?edit=1#text"
+		}
+		rows = append(rows, row)
 	}
 	return rows, err
 }
 
-func (p *Pages) deliveryWork(ctx context.Context) (rows []workRow, err error) {
-	found, err := p.Operator.Deliveries.List(ctx, operator.DeliveryFilter{State: operator.DeliveryDead, Limit: mostOfKind})
+func (p *Pages) deliveryWork(ctx context.Context, most int) (rows []workRow, err error) {
+	found, err := p.Operator.Deliveries.List(ctx, operator.DeliveryFilter{State: operator.DeliveryDead, Limit: most})
 	for i := range found {
 		one := &found[i]
 		rows = append(rows, workRow{
@@ -117,8 +122,8 @@ func (p *Pages) deliveryWork(ctx context.Context) (rows []workRow, err error) {
 	return rows, err
 }
 
-func (p *Pages) jobWork(ctx context.Context) (rows []workRow, err error) {
-	found, err := p.Operator.Jobs.List(ctx, exchange.RetryFilter{}, "", mostOfKind)
+func (p *Pages) jobWork(ctx context.Context, most int) (rows []workRow, err error) {
+	found, err := p.Operator.Jobs.List(ctx, exchange.RetryFilter{}, "", most)
 	for i := range found {
 		one := &found[i]
 		row := workRow{
@@ -133,8 +138,8 @@ func (p *Pages) jobWork(ctx context.Context) (rows []workRow, err error) {
 	return rows, err
 }
 
-func (p *Pages) toolWork(ctx context.Context) (rows []workRow, err error) {
-	found, err := p.Operator.Tools.Requests(ctx, exchange.ToolRequestFilter{Limit: mostOfKind})
+func (p *Pages) toolWork(ctx context.Context, most int) (rows []workRow, err error) {
+	found, err := p.Operator.Tools.Requests(ctx, exchange.ToolRequestFilter{Limit: most})
 	for i := range found {
 		one := &found[i]
 		rows = append(rows, workRow{
@@ -144,8 +149,8 @@ func (p *Pages) toolWork(ctx context.Context) (rows []workRow, err error) {
 	return rows, err
 }
 
-func (p *Pages) demandWork(ctx context.Context) (rows []workRow, err error) {
-	found, err := p.Operator.Demands.List(ctx, "", "", mostOfKind)
+func (p *Pages) demandWork(ctx context.Context, most int) (rows []workRow, err error) {
+	found, err := p.Operator.Demands.List(ctx, "", "", most)
 	for i := range found {
 		one := &found[i]
 		rows = append(rows, workRow{

@@ -37,6 +37,24 @@ func TestTextsOfWorkNeverBecomeMarkup(t *testing.T) {
 	}
 
 	for name, page := range map[string]func(text string) templ.Component{
+		"all work": func(text string) templ.Component {
+			row := markuptest.Fill(workRow{ID: "x", Title: "x", Subject: "x", Excerpt: "x", Channel: "x", Agent: "x"}, text)
+			row.Href, row.Edit, row.Acts = "/x", "/x", []workAct{{"x", "/x", ""}}
+			return allWorkPage(allWorkView{workView: some, Rows: []workRow{row}})
+		},
+		"conversation": func(text string) templ.Component {
+			one := withParts(markuptest.Fill(turn, text), words, text)
+			one.Message.Surface = &normalized.Surface{Subject: text}
+			reader := markuptest.Fill(operator.Reader{Principal: "x y", Address: "x"}, text)
+			sent := markuptest.Fill(operator.Delivery{ID: "x", Address: "x", Reason: "x"}, text)
+			sent.State = operator.DeliveryDead
+			return threadPage(threadView{
+				Agent: text, ID: text, Sender: one.Message.Sender, Principal: text, Channel: text, Turns: []exchange.TurnRecord{one}, Chosen: one, MayWork: true, MayAdmin: true,
+				Blocked: &exchange.ListEntry{Target: text}, Targets: []listTarget{{text, text}, {text, text}}, Readers: operator.Readers{Readers: []operator.Reader{reader}},
+				Sent: []operator.Delivery{sent},
+				List: inboxView{Beside: true, Rows: []inboxRow{{ID: "x", Href: "/x", Sender: text, Name: text, Subject: text, Excerpt: text, Agent: text, Edit: "/x", Holder: text}}},
+			})
+		},
 		"held": func(text string) templ.Component {
 			return heldPage(heldView{some, []exchange.TurnRecord{withParts(markuptest.Fill(turn, text), words, text)}})
 		},
@@ -58,13 +76,13 @@ func TestTextsOfWorkNeverBecomeMarkup(t *testing.T) {
 			one.Kind, one.Status = exchange.ApprovalAction, exchange.ApprovalOpen
 			one.Preview, _ = json.Marshal(text)
 			one.ApplyInput, _ = json.Marshal(map[string]string{"a": text})
-			return approvalPage(approvalView{some, one, withParts(markuptest.Fill(turn, text), words, text)})
+			return approvalPage(approvalView{workView: some, Approval: one, Turn: withParts(markuptest.Fill(turn, text), words, text)})
 		},
 		"reply": func(text string) templ.Component {
 			one := markuptest.Fill(approval, text)
 			one.Kind, one.Status = exchange.ApprovalReply, exchange.ApprovalOpen
 			one.Draft = &normalized.Response{Parts: filledParts(words, text), To: []string{text}, Cc: []string{text}}
-			return approvalPage(approvalView{some, one, exchange.TurnRecord{}})
+			return approvalPage(approvalView{workView: some, Approval: one, Editing: true})
 		},
 		"compare": func(text string) templ.Component {
 			return comparePage(compareView{workView: some, Title: text, Back: "/x", Before: "x", After: "y" + strings.ReplaceAll(text, "\n", " "), Was: "x", Action: "/x", Send: "x", Keep: "x", Stale: true})

@@ -3,6 +3,7 @@ package pages_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -172,6 +173,27 @@ func (o *office) demand(purpose string, part policypart.Part, notes string) poli
 	}
 	o.tx(func(ctx context.Context, tx pipeline.Tx) error { return tx.InsertDemand(ctx, issuance) })
 	return issuance
+}
+
+// answer stores a message with the answer to it.
+func (o *office) answer(turn exchange.TurnRecord, words string) exchange.TurnRecord {
+	o.Helper()
+	reply := exchange.Reply{
+		ID: newID(), TurnID: turn.ID, Agent: turn.Agent, Message: turn.Message, Channel: turn.Channel, Route: turn.Route, CreatedAt: o.now, Posts: 1,
+		Response: normalized.Response{InReplyTo: turn.Message.ID, Parts: []normalized.Part{normalized.Text(words)}},
+	}
+	running := turn
+	running.State = exchange.StateRunning
+	o.insert(running)
+	o.tx(func(ctx context.Context, tx pipeline.Tx) error {
+		moved, err := tx.AnswerTurn(ctx, pipeline.Move{ID: turn.ID, From: []string{exchange.StateRunning}, To: exchange.StateAnswered, At: o.now}, reply, "https://localhost:8080/o/"+reply.ID)
+		if err == nil && !moved {
+			err = errors.New("the message has no answer")
+		}
+		return err
+	})
+	turn.ReplyID = reply.ID
+	return turn
 }
 
 // dead stores a delivery that was given up.

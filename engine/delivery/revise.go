@@ -134,6 +134,12 @@ func (s *Service) revise(
 	})
 }
 
+// Revises reports whether answers of a channel can be changed or withdrawn at all once they were sent.
+func (s *Service) Revises(channel string) bool {
+	_, able := s.options.Channels.Reviser(channel)
+	return able
+}
+
 // Changeable reports by its error why an answer cannot be changed: the errors of Delete. nil = Edit and Delete may be tried.
 func (s *Service) Changeable(ctx context.Context, replyID string) error {
 	reply, nativeID, err := s.options.Store.Reply(ctx, replyID)
