@@ -80,7 +80,6 @@ func (p *Pages) Routes() []httpserver.Route {
 		p.agentRoutes(),
 		p.overviewRoutes(),
 		p.settingsRoutes(),
-		p.serverRoutes(),
 		p.inboxRoutes(),
 		p.threadRoutes(), p.readersRoutes(), p.actRoutes(),
 		p.takeoverRoutes(),

@@ -56,6 +56,12 @@ func (p *Pages) suppressed(w http.ResponseWriter, r *http.Request, s account.Ses
 	return p.showWork(w, r, s, text(r.Context(), "Suppressed addresses"), suppressedPage(v))
 }
 
+// anySuppressed reports whether there is an address to which no mail goes.
+func anySuppressed(ctx context.Context, o *operator.Operator) (bool, error) {
+	found, err := o.Suppressions.List(ctx, exchange.SuppressionFilter{Limit: 1})
+	return len(found) > 0, err
+}
+
 func (p *Pages) liftSuppressed(w http.ResponseWriter, r *http.Request, s account.Session) error {
 	all, err := p.each(r, s, "suppressed", "lift", p.Operator.Suppressions.Lift)
 	if err != nil {

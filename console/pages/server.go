@@ -6,30 +6,19 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/a-h/templ"
+
 	"inbox/console/account"
-	"inbox/exchange"
 	"inbox/internal/design"
-	"inbox/internal/httpserver"
 	"inbox/operator"
 )
 
-// serverRoutes show what the server is at: they read, and change nothing.
-func (p *Pages) serverRoutes() []httpserver.Route {
-	return []httpserver.Route{
-		p.page(exchange.RoleRead, at("settings", "certificates"), p.certificates),
-		p.page(exchange.RoleRead, at("settings", "limits"), p.limits),
-		p.page(exchange.RoleRead, at("settings", "nodes"), p.nodes),
-		p.page(exchange.RoleRead, at("settings", "backlog"), p.backlog),
-	}
-}
-
-func (p *Pages) certificates(w http.ResponseWriter, r *http.Request, s account.Session) error {
+func (p *Pages) certificates(r *http.Request, s account.Session) (templ.Component, error) {
 	found, err := p.Operator.Certificates(r.Context())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	v := view{Title: text(r.Context(), "Certificates"), Section: sectionSettings}
-	return p.show(w, r, s, v, certificatesPage(partOf(s, "certificates"), found))
+	return certificatesPage(partOf(s, "certificates"), found), nil
 }
 
 // certificateSoon is how long before its end a certificate is worth a look: an authority's is renewed a month before.
@@ -48,12 +37,12 @@ func certificateState(ctx context.Context, one operator.Certificate) (kind, word
 	return design.OK, text(ctx, "Good")
 }
 
-func (p *Pages) limits(w http.ResponseWriter, r *http.Request, s account.Session) error {
+func (p *Pages) limits(r *http.Request, s account.Session) (templ.Component, error) {
 	found, err := p.Operator.Limits(r.Context())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return p.show(w, r, s, view{Title: text(r.Context(), "Limits"), Section: sectionSettings}, limitsPage(partOf(s, "limits"), found))
+	return limitsPage(partOf(s, "limits"), found), nil
 }
 
 // payerName says who is counted, and hears that there are too many.
@@ -120,18 +109,18 @@ func limitUse(one operator.Limit) string {
 	return used
 }
 
-func (p *Pages) nodes(w http.ResponseWriter, r *http.Request, s account.Session) error {
+func (p *Pages) nodes(r *http.Request, s account.Session) (templ.Component, error) {
 	found, err := p.Operator.Nodes.List(r.Context())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return p.show(w, r, s, view{Title: text(r.Context(), "Nodes"), Section: sectionSettings}, nodesPage(partOf(s, "nodes"), found, time.Now()))
+	return nodesPage(partOf(s, "nodes"), found, time.Now()), nil
 }
 
-func (p *Pages) backlog(w http.ResponseWriter, r *http.Request, s account.Session) error {
+func (p *Pages) backlog(r *http.Request, s account.Session) (templ.Component, error) {
 	found, err := p.Operator.Jobs.Backlog(r.Context())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return p.show(w, r, s, view{Title: text(r.Context(), "Backlog"), Section: sectionSettings}, backlogPage(partOf(s, "backlog"), found))
+	return backlogPage(partOf(s, "backlog"), found), nil
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/a-h/templ"
+
 	"inbox/console/account"
 	"inbox/exchange"
 	"inbox/internal/design"
@@ -17,33 +19,25 @@ import (
 )
 
 func (p *Pages) settingsRoutes() []httpserver.Route {
-	return []httpserver.Route{
-		p.page(exchange.RoleRead, at("settings"), p.settings),
+	return append(p.settingsPages(),
 		p.act(exchange.RoleAdmin, at("settings", "pause"), true, p.pauseAll),
 		p.act(exchange.RoleAdmin, at("settings", "resume"), false, p.resumeAll),
 		p.act(exchange.RoleAdmin, at("settings", "reload"), true, p.reload),
 
-		p.page(exchange.RoleRead, at("settings", "doctor"), p.doctor),
 		p.act(exchange.RoleWork, at("settings", "doctor"), false, p.examine),
-		p.page(exchange.RoleRead, at("settings", "dns"), p.dns),
 		p.act(exchange.RoleWork, at("settings", "dns"), false, p.lookUpRecords),
-		p.page(exchange.RoleAdmin, at("settings", "configuration"), p.configuration),
 
-		p.page(exchange.RoleRead, at("settings", "lists"), p.lists),
 		p.act(exchange.RoleAdmin, at("settings", "lists", "add"), false, p.addEntry),
 		p.act(exchange.RoleAdmin, at("settings", "lists", "remove"), false, p.removeEntry),
 
-		p.page(exchange.RoleRead, at("settings", "notices"), p.notices),
 		p.act(exchange.RoleAdmin, at("settings", "notices", "test"), false, p.testNotices),
-		p.page(exchange.RoleRead, at("settings", "audit"), p.audit),
-		p.page(exchange.RoleRead, at("settings", "sessions"), p.sessions),
 		p.act(exchange.RoleRead, at("settings", "sessions", "end"), false, p.endSession),
-	}
+	)
 }
 
-// settingsView is what every page of the settings has.
+// settingsView is what every part of the settings has.
 type settingsView struct {
-	Part string // of the address; empty = the first one
+	Part string // its name
 	CSRF string
 	Role exchange.Role
 }
@@ -55,29 +49,6 @@ func partOf(s account.Session, part string) settingsView {
 // mayWork reports whether the reader may do everyday work, and administers whether everything.
 func (v settingsView) mayWork() bool     { return v.Role >= exchange.RoleWork }
 func (v settingsView) administers() bool { return v.Role >= exchange.RoleAdmin }
-
-// tab is one part of the settings.
-type tab struct{ part, label string }
-
-func (v settingsView) tabs(ctx context.Context) []tab {
-	all := []tab{
-		{"", text(ctx, "Server")}, {"doctor", text(ctx, "Doctor")}, {"dns", text(ctx, "DNS records")}, {"lists", text(ctx, "Lists")},
-		{"certificates", text(ctx, "Certificates")}, {"limits", text(ctx, "Limits")}, {"nodes", text(ctx, "Nodes")}, {"backlog", text(ctx, "Backlog")},
-		{"notices", text(ctx, "Notices")}, {"audit", text(ctx, "Audit log")}, {"sessions", text(ctx, "Sessions")},
-	}
-	if v.administers() {
-		all = append(all, tab{"configuration", text(ctx, "Configuration")})
-	}
-	return all
-}
-
-// path is the address of a part of the settings.
-func (t tab) path() string {
-	if t.part == "" {
-		return at("settings")
-	}
-	return at("settings", t.part)
-}
 
 // maxReason bounds what an operator writes about a decision, in bytes.
 const maxReason = 500
@@ -101,12 +72,12 @@ type serverView struct {
 	Node            bool // it can be reloaded here
 }
 
-func (p *Pages) settings(w http.ResponseWriter, r *http.Request, s account.Session) error {
+func (p *Pages) settings(r *http.Request, s account.Session) (templ.Component, error) {
 	ctx := r.Context()
-	v := serverView{settingsView: partOf(s, ""), Version: p.Version, Domain: p.Domain, Node: p.Operator.Node != nil}
+	v := serverView{settingsView: partOf(s, "server"), Version: p.Version, Domain: p.Domain, Node: p.Operator.Node != nil}
 	resting, err := p.Operator.Pauses.List(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, one := range resting {
 		if one.Kind == exchange.TargetAll {
@@ -118,7 +89,7 @@ func (p *Pages) settings(w http.ResponseWriter, r *http.Request, s account.Sessi
 	if p.Health != nil {
 		v.Health = p.Health(ctx)
 	}
-	return p.show(w, r, s, view{Title: text(ctx, "Settings"), Section: sectionSettings}, serverPage(v))
+	return serverPage(v), nil
 }
 
 func (p *Pages) pauseAll(w http.ResponseWriter, r *http.Request, _ account.Session) error {
@@ -164,9 +135,9 @@ type doctorView struct {
 	doctor.Examination
 }
 
-func (p *Pages) doctor(w http.ResponseWriter, r *http.Request, s account.Session) error {
+func (p *Pages) doctor(r *http.Request, s account.Session) (templ.Component, error) {
 	v := doctorView{partOf(s, "doctor"), p.Operator.Examinations.Last()}
-	return p.show(w, r, s, view{Title: text(r.Context(), "Doctor"), Section: sectionSettings}, doctorPage(v))
+	return doctorPage(v), nil
 }
 
 func (p *Pages) examine(w http.ResponseWriter, r *http.Request, _ account.Session) error {
@@ -184,7 +155,7 @@ func (p *Pages) examine(w http.ResponseWriter, r *http.Request, _ account.Sessio
 	if failed > 0 {
 		words = count(r.Context(), failed, "The doctor found one thing that fails.", "The doctor found {n} things that fail.")
 	}
-	return p.done(w, r, at("settings", "doctor"), words)
+	return p.done(w, r, settingPath("doctor"), words)
 }
 
 // findingKind is the colour of a finding.
@@ -216,10 +187,10 @@ type dnsView struct {
 	At      time.Time             // of the look; zero = there was none
 }
 
-func (p *Pages) dns(w http.ResponseWriter, r *http.Request, s account.Session) error {
+func (p *Pages) dns(r *http.Request, s account.Session) (templ.Component, error) {
 	records, err := p.Operator.Doctor.DNSRecords(r.Context())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	v := dnsView{settingsView: partOf(s, "dns")}
 	last := p.Operator.RecordLooks.Last()
@@ -233,7 +204,7 @@ func (p *Pages) dns(w http.ResponseWriter, r *http.Request, s account.Session) e
 		v.Records = append(v.Records, looked)
 	}
 	v.At = last.At
-	return p.show(w, r, s, view{Title: text(r.Context(), "DNS records"), Section: sectionSettings}, dnsPage(v))
+	return dnsPage(v), nil
 }
 
 func (p *Pages) lookUpRecords(w http.ResponseWriter, r *http.Request, _ account.Session) error {
@@ -251,7 +222,7 @@ func (p *Pages) lookUpRecords(w http.ResponseWriter, r *http.Request, _ account.
 	if wrong > 0 {
 		words = count(r.Context(), wrong, "One record is not as it should be.", "{n} records are not as they should be.")
 	}
-	return p.done(w, r, at("settings", "dns"), words)
+	return p.done(w, r, settingPath("dns"), words)
 }
 
 // recordState is a word for what is in the place of a record.
@@ -267,12 +238,12 @@ func recordState(ctx context.Context, state string) (kind, word string) {
 	return design.Warn, text(ctx, "Not known")
 }
 
-func (p *Pages) configuration(w http.ResponseWriter, r *http.Request, s account.Session) error {
+func (p *Pages) configuration(r *http.Request, s account.Session) (templ.Component, error) {
 	document, err := p.Operator.Settings()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return p.show(w, r, s, view{Title: text(r.Context(), "Configuration"), Section: sectionSettings}, configurationPage(partOf(s, "configuration"), document))
+	return configurationPage(partOf(s, "configuration"), document), nil
 }
 
 // listsView is one of the lists of senders and hosts.
@@ -285,7 +256,7 @@ type listsView struct {
 	Next    string
 }
 
-func (p *Pages) lists(w http.ResponseWriter, r *http.Request, s account.Session) error {
+func (p *Pages) lists(r *http.Request, s account.Session) (templ.Component, error) {
 	asked := r.URL.Query()
 	v := listsView{settingsView: partOf(s, "lists"), List: exchange.ListBlock, Target: strings.TrimSpace(asked.Get("target"))}
 	switch list := asked.Get("list"); list {
@@ -293,19 +264,19 @@ func (p *Pages) lists(w http.ResponseWriter, r *http.Request, s account.Session)
 	case exchange.ListAllow, exchange.ListStop:
 		v.List = list
 	default:
-		return fault.InField("list", `must be "block", "allow" or "stop"`)
+		return nil, fault.InField("list", `must be "block", "allow" or "stop"`)
 	}
 
 	found, err := p.Operator.Lists.Entries(r.Context(), exchange.ListFilter{List: v.List, Target: v.Target, Before: asked.Get("before"), Limit: pageSize + 1})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var next string
 	v.Entries, next = exchange.NextPage(found, pageSize, func(e exchange.ListEntry) string { return e.ID })
 	if next != "" {
 		v.Next = query(r, "before", next)
 	}
-	return p.show(w, r, s, view{Title: text(r.Context(), "Lists"), Section: sectionSettings}, listsPage(v))
+	return listsPage(v), nil
 }
 
 // listName is a list in the reader's language.
@@ -319,7 +290,7 @@ func listName(ctx context.Context, list string) string {
 	return text(ctx, "Kept out")
 }
 
-func listPath(list string) string { return at("settings", "lists") + "?" + values("list", list) }
+func listPath(list string) string { return at("settings", "senders") + "?" + values("list", list) }
 
 func (p *Pages) addEntry(w http.ResponseWriter, r *http.Request, s account.Session) error {
 	ctx := r.Context()
@@ -362,12 +333,12 @@ type noticesView struct {
 	Next    string
 }
 
-func (p *Pages) notices(w http.ResponseWriter, r *http.Request, s account.Session) error {
+func (p *Pages) notices(r *http.Request, s account.Session) (templ.Component, error) {
 	ctx := r.Context()
 	v := noticesView{settingsView: partOf(s, "notices")}
 	found, err := p.Operator.Notices.List(ctx, r.URL.Query().Get("before"), pageSize+1)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var next string
 	v.Notices, next = exchange.NextPage(found, pageSize, func(n exchange.Notice) string { return n.ID })
@@ -375,16 +346,16 @@ func (p *Pages) notices(w http.ResponseWriter, r *http.Request, s account.Sessio
 		v.Next = query(r, "before", next)
 	}
 	if v.Pending, err = p.Operator.Notices.Pending(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	return p.show(w, r, s, view{Title: text(ctx, "Notices"), Section: sectionSettings}, noticesPage(v))
+	return noticesPage(v), nil
 }
 
 func (p *Pages) testNotices(w http.ResponseWriter, r *http.Request, _ account.Session) error {
 	if _, err := p.Operator.Notices.Test(r.Context()); err != nil {
 		return err
 	}
-	return p.done(w, r, at("settings", "notices"), text(r.Context(), "A test goes to every address. The list shows the results."))
+	return p.done(w, r, settingPath("notices"), text(r.Context(), "A test goes to every address. The list shows the results."))
 }
 
 // auditView is the trail of what operators did and of decisions about trust.
@@ -397,26 +368,26 @@ type auditView struct {
 	Next              string
 }
 
-func (p *Pages) audit(w http.ResponseWriter, r *http.Request, s account.Session) (err error) {
+func (p *Pages) audit(r *http.Request, s account.Session) (_ templ.Component, err error) {
 	ctx, asked := r.Context(), r.URL.Query()
 	v := auditView{
 		settingsView: partOf(s, "audit"), Code: strings.TrimSpace(asked.Get("code")), Agent: asked.Get("agent"), Turn: strings.TrimSpace(asked.Get("turn")),
 	}
 	if v.Agents, err = p.agentNames(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	found, err := p.Operator.Audit.Records(ctx, exchange.AuditFilter{
 		Code: v.Code, Agent: v.Agent, TurnID: v.Turn, Before: asked.Get("before"), Limit: pageSize + 1,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var next string
 	v.Records, next = exchange.NextPage(found, pageSize, func(a exchange.AuditRecord) string { return a.ID })
 	if next != "" {
 		v.Next = query(r, "before", next)
 	}
-	return p.show(w, r, s, view{Title: text(ctx, "Audit log"), Section: sectionSettings, Wide: true}, auditPage(v))
+	return auditPage(v), nil
 }
 
 // sessionsView are browsers that are signed in: the reader's own, for admins all.
@@ -428,20 +399,20 @@ type sessionsView struct {
 	Next string
 }
 
-func (p *Pages) sessions(w http.ResponseWriter, r *http.Request, s account.Session) error {
+func (p *Pages) sessions(r *http.Request, s account.Session) (templ.Component, error) {
 	v := sessionsView{settingsView: partOf(s, "sessions"), Own: s.ID}
 	found, err := p.Operator.Sessions.List(r.Context(), exchange.ConsoleSessionFilter{
 		Owner: ownerFor(s), Before: r.URL.Query().Get("before"), Limit: pageSize + 1,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var next string
 	v.Rows, next = exchange.NextPage(found, pageSize, func(one operator.SignedIn) string { return one.ID })
 	if next != "" {
 		v.Next = query(r, "before", next)
 	}
-	return p.show(w, r, s, view{Title: text(r.Context(), "Sessions"), Section: sectionSettings}, sessionsPage(v))
+	return sessionsPage(v), nil
 }
 
 // ownerFor is whose sessions an operator may see and end.
@@ -456,5 +427,5 @@ func (p *Pages) endSession(w http.ResponseWriter, r *http.Request, s account.Ses
 	if err := p.Operator.Sessions.End(r.Context(), r.PostFormValue("session"), ownerFor(s)); err != nil {
 		return err
 	}
-	return p.done(w, r, at("settings", "sessions"), text(r.Context(), "The browser is signed out."))
+	return p.done(w, r, settingPath("sessions"), text(r.Context(), "The browser is signed out."))
 }

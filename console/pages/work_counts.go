@@ -65,11 +65,11 @@ func (c *keptCounts) current(ctx context.Context, o *operator.Operator) keptWork
 	if err != nil {
 		return c.last
 	}
-	suppressed, err := o.Suppressions.List(ctx, exchange.SuppressionFilter{Limit: 1})
+	suppressed, err := anySuppressed(ctx, o)
 	if err != nil {
 		return c.last
 	}
-	c.last, c.at = keptWork{Mail: len(mail) > 0, Reports: len(reports) > 0, Suppressed: len(suppressed) > 0}, time.Now()
+	c.last, c.at = keptWork{Mail: len(mail) > 0, Reports: len(reports) > 0, Suppressed: suppressed}, time.Now()
 	return c.last
 }
 
