@@ -462,12 +462,12 @@ func (c *consoleTest) pages() []string {
 		"/console/inbox", "/console/work", "/console/inbox?text=pwned", "/console/inbox?text=nothingofthekind", "/console/find?text=x", "/console/confirm",
 	}
 	for _, list := range []string{"held", "approvals", "approvals?status=all", "tools", "demands", "failed", "failed/retry", "deliveries", "deliveries/retry", "jobs", "jobs/retry", "mailbox", "reports", "suppressed", "breakers"} {
-		pages = append(pages, "/console/work/"+list) // the addresses of lists lead to the filter
+		pages = append(pages, "/console/work/"+list) // the former addresses of lists lead to the filter
 	}
 	for _, path := range []string{"/overview", "/overview?period=30d", "/agents", "/agents/echo", "/agents/tokens", "/agents/new", "/agents/echo/access"} {
 		pages = append(pages, "/console"+path)
 	}
-	for _, part := range []string{"", "/doctor", "/dns", "/lists", "/notices", "/audit", "/sessions", "/configuration", "/certificates", "/limits", "/nodes", "/backlog"} {
+	for _, part := range []string{"", "/checks", "/senders", "/senders?list=allow", "/records", "/records?part=notices", "/access"} {
 		pages = append(pages, "/console/settings"+part)
 	}
 	return append(pages, "/console/work/held/"+c.held[0])

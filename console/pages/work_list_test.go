@@ -17,7 +17,8 @@ var workFilter = regexp.MustCompile(`href="/console/work(?:\?list=([a-z]+))?"[^>
 
 // filtersOf are the kinds of work by which a page lets its reader filter; "" is all of it.
 func filtersOf(page string) (lists []string) {
-	nav, _, _ := strings.Cut(page[strings.Index(page, `aria-label="Filter by kind of work"`):], "</nav>")
+	_, nav, _ := strings.Cut(page, `aria-label="Filter by kind of work"`)
+	nav, _, _ = strings.Cut(nav, "</nav>")
 	for _, found := range workFilter.FindAllStringSubmatch(nav, -1) {
 		lists = append(lists, found[1])
 	}
