@@ -128,7 +128,7 @@ func TestReadersChangeNothing(t *testing.T) {
 	if err != nil || len(sessions) != 2 || sessions[0].Role != exchange.RoleAdmin {
 		t.Fatalf("%+v, %v", sessions, err)
 	}
-	_, page := read(t, reader, http.MethodGet, s.URL+"/console", nil)
+	_, page := read(t, reader, http.MethodGet, s.URL+"/console/inbox", nil)
 	secret := regexp.MustCompile(`name="csrf" value="([^"]+)"`).FindStringSubmatch(page)
 	if secret == nil {
 		t.Fatalf("no form on %s", page)

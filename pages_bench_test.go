@@ -233,7 +233,7 @@ func measurePages(b *testing.B, v *visitor) {
 	await.Until(b, "a message that comes now in the inbox", func() bool { return strings.Contains(v.get("/console/inbox"), "hello from now") })
 	inbox := v.get("/console/inbox")
 	pages := []string{
-		"/console", "/console?period=30d", "/console/inbox", "/console/inbox/rows", "/console/inbox?agent=agent03", "/console/inbox?agent=old", "/console/inbox?channel=email",
+		"/console/overview", "/console/overview?period=30d", "/console/inbox", "/console/inbox/rows", "/console/inbox?agent=agent03", "/console/inbox?agent=old", "/console/inbox?channel=email",
 		"/console/inbox?sender=" + url.QueryEscape("@busy@busy.example"), "/console/inbox?text=hello", "/console/inbox?text=needle", "/console/inbox?text=invoice&agent=agent03",
 		"/console/inbox?text=nothingofthekind", "/console/inbox?state=failed", "/console/inbox?state=held", "/console/inbox?waiting=1",
 		"/console/work", "/console/work/held", "/console/work/approvals", "/console/work/tools", "/console/work/demands", "/console/work/failed", "/console/work/failed/retry",

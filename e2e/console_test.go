@@ -481,14 +481,19 @@ func (c *consoleTest) takesPictures(t *testing.T) {
 	if err := os.MkdirAll(*screenshots, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c.do("the size of pictures", chromedp.EmulateViewport(1100, 720))
 	held := c.turn("stays@shop.test")
+	c.visit("/console/messages/" + c.turn("talk-2@sender.test"))
+	conversation := c.leadsTo("Conversation")
 	for _, picture := range []struct{ name, path, scheme string }{
-		{"overview", "/console/overview", "light"}, {"inbox", "/console/inbox", "light"}, {"inbox-dark", "/console/inbox", "dark"},
+		{"overview", "/console/overview", "light"}, {"inbox", conversation, "light"}, {"inbox-dark", conversation, "dark"},
 		{"message", "/console/messages/" + c.turn("talk-2@sender.test"), "light"}, {"work", "/console/work/held/" + held, "light"},
 		{"profile", "/@guide", "light"}, {"chat", "/@guide/chat", "light"},
 	} {
-		c.do(picture.scheme, c.colors(picture.scheme))
+		width, height := int64(1100), int64(720)
+		if picture.path == conversation {
+			width, height = 1200, 560 // three panes
+		}
+		c.do(picture.scheme, c.colors(picture.scheme), chromedp.EmulateViewport(width, height))
 		c.visit(picture.path)
 		if picture.name == "overview" { // which counts once a minute
 			eventuallyLong(t, "the overview has figures", func() bool {

@@ -361,7 +361,7 @@ func sessionOutlivesKill(t *testing.T, first, second *server) {
 	}
 
 	other := "http://" + second.Settings.HTTP
-	for _, path := range []string{"/console", "/console/inbox", "/console/work/held"} {
+	for _, path := range []string{"/console/overview", "/console/inbox", "/console/work"} {
 		if at, page := read(browser.Get(other + path)); at != path || !strings.Contains(page, "Signed in as desk") {
 			t.Errorf("%s at the other node leads to %s:\n%s", path, at, page)
 		}
