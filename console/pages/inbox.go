@@ -181,6 +181,7 @@ func (p *Pages) readInboxOf(r *http.Request, s account.Session, asked inboxFilte
 		if v.Waiting, err = p.waitingRows(ctx); err != nil {
 			return v, err
 		}
+		v.Waiting = offered(v.Waiting, s)
 		if err = p.unreadRows(ctx, s, &v, open); err != nil {
 			return v, err
 		}

@@ -56,7 +56,18 @@ func (p *Pages) allWork(w http.ResponseWriter, r *http.Request, s account.Sessio
 		v.Rows = append(v.Rows, found...)
 	}
 	slices.SortStableFunc(v.Rows, func(a, b workRow) int { return b.At.Compare(a.At) })
+	v.Rows = offered(v.Rows, s)
 	return p.showWork(w, r, s, text(r.Context(), "Work"), allWorkPage(v))
+}
+
+// offered leaves out what the reader may not do.
+func offered(rows []workRow, s account.Session) []workRow {
+	for i := range rows {
+		if s.Role < exchange.RoleWork {
+			rows[i].Edit, rows[i].Acts = "", nil
+		}
+	}
+	return rows
 }
 
 func (p *Pages) heldWork(ctx context.Context, most int) (rows []workRow, err error) {
