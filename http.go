@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"inbox/adapters/activitypub"
 	"inbox/adapters/bridge"
 	"inbox/adapters/chat"
 	"inbox/adapters/discovery"
@@ -23,6 +24,7 @@ import (
 	"inbox/console/handbook"
 	"inbox/console/pages"
 	"inbox/console/public"
+	"inbox/engine/moderation"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/bearer"
@@ -266,6 +268,7 @@ func (w *web) newPages() *public.Pages {
 		Agents: w.registry, PublicURL: w.config.PublicURL, Domain: w.config.Domain, Mail: w.mailAddress, Chat: w.takesGuests,
 		Picture: func(agent string) string { return w.account(agent).Icon }, Hidden: func(agent string) bool { return w.account(agent).Hidden },
 		Notes: w.publicNotes, Handling: w.handling, Operator: operatorLines(w.config),
+		Federation: w.federation,
 	})
 }
 
@@ -291,6 +294,31 @@ func (w *web) handling(agent string) public.Handling {
 		told.ShowsTools = profile.ShowsTools
 	}
 	return told
+}
+
+// federation is what the settings and the adapter of the fediverse say about how this server deals with others.
+func (w *web) federation() public.Federation {
+	c, practice := w.now().config, w.activitypub.Practice()
+	told := public.Federation{
+		Domain: identity.HostOf(c.Domain), Host: c.PublicHost(), UserAgent: practice.UserAgent, Signer: practice.Signer, Agents: practice.Agents,
+		Keys: practice.Keys, Accounts: practice.Accounts, Ancestors: practice.Ancestors, AncestorsOfOne: practice.AncestorsOfOne, Confirmations: practice.Confirmations,
+		NoBots: practice.NoBots, StopWord: stopWord(c), AtOnce: c.Federation.HostConcurrency, PerSecond: c.Federation.HostRate,
+		AllowlistOnly: c.Federation.Mode == activitypub.ModeAllowlist, AuthorizedFetch: c.Federation.AuthorizedFetch,
+		Messages: c.Retention.Messages, Originals: c.Retention.Originals, Records: c.Retention.Records, Audit: c.Retention.AuditCeiling,
+	}
+	if w.email != nil {
+		told.MailHost, told.Postmaster = c.SMTP.Hostname, "postmaster@"+told.Domain
+	}
+	return told
+}
+
+// stopWord is the first of the words by which people silence an agent; empty = there is none.
+func stopWord(c *Config) string {
+	words := append(slices.Clone(c.Limits.StopWords), moderation.DefaultStopWords...)
+	if words[0] == "-" {
+		return ""
+	}
+	return words[0]
 }
 
 func (w *web) mailAddress(agent exchange.AgentProfile) string {
@@ -377,6 +405,7 @@ func (w *web) newDiscovery() (*discovery.Server, error) {
 	return discovery.New(discovery.Options{
 		Domain: w.config.Domain, PublicURL: w.config.PublicURL, Version: Version, Directory: w.registry,
 		Contributors: contributors, Subjects: []discovery.Subject{{Address: address, Links: links}}, Usage: usage{w.resources, w.registry}, Keys: w.keyring.Public, Contact: w.config.Operator.Contact, Repository: w.config.Operator.Source,
+		About:   aboutFederation(w.config),
 		Removed: w.wasAgent,
 	})
 }

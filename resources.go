@@ -16,6 +16,7 @@ import (
 	"inbox/adapters/activitypub"
 	"inbox/adapters/discovery"
 	"inbox/adapters/email"
+	"inbox/console/public"
 	"inbox/engine/storage"
 	"inbox/engine/store"
 	"inbox/internal/acme"
@@ -144,7 +145,12 @@ func (r *resources) closeStorage() error {
 	return errors.Join(r.store.Close(), r.lock.Leave())
 }
 
-func userAgent(config *Config) string { return "inbox/" + Version + " (+" + config.PublicURL + "/)" }
+func userAgent(config *Config) string {
+	return "inbox/" + Version + " (+" + aboutFederation(config) + ")"
+}
+
+// aboutFederation is the address of the page for administrators of other servers.
+func aboutFederation(config *Config) string { return config.PublicURL + public.FederationPath }
 
 // storageOptions say what belongs together, and which documents are sealed.
 func storageOptions(config *Config, logger *slog.Logger) storage.Options {

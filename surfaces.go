@@ -38,7 +38,7 @@ import (
 
 func (m *modules) openActivityPub() (module exchange.Module, err error) {
 	m.activitypub, err = activitypub.New(activitypub.Options{
-		Domain: m.config.Domain, PublicURL: m.config.PublicURL, Version: Version,
+		Domain: m.config.Domain, PublicURL: m.config.PublicURL, Version: Version, About: aboutFederation(m.config),
 		Receiver: m.pipeline, Directory: m.registry, Threads: m.store, Replies: m.store, State: m.vault(),
 		Amender: m.pipeline, Timeline: m.pipeline, Records: reportRecords{m.resources},
 		Outbox: outbox{m.store}, Client: m.client.Refusing(m.lists.unlisted),

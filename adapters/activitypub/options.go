@@ -97,6 +97,7 @@ type Options struct {
 	Domain    string // of the agents' addresses; may carry a port when AllowPrivate is on
 	PublicURL string // where HTTP is reached, without a path
 	Version   string // of this server, for the User-Agent
+	About     string // optional: page for administrators of other servers, for the User-Agent and the profiles; the front page
 
 	Receiver  exchange.Receiver
 	Amender   Amender

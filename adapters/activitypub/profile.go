@@ -1,6 +1,7 @@
 package activitypub
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -211,7 +213,7 @@ func (p *profiles) agentActor(agent exchange.AgentProfile, key *ownKey, movedTo 
 func (p *profiles) instanceActor(key *ownKey) actorDocument {
 	actor := p.baseActor(p.instanceIRI(), key)
 	actor.Type, actor.PreferredUsername, actor.Name = "Application", p.instanceName(), p.options.Domain
-	actor.URL, actor.ManuallyApproves = p.base+"/", true
+	actor.URL, actor.ManuallyApproves = cmp.Or(p.options.About, p.base+"/"), true
 	actor.WebFinger = p.instanceName() + "@" + p.options.Domain
 	actor.Implements = []implemented{{"https://datatracker.ietf.org/doc/html/rfc9421", "RFC-9421: HTTP Message Signatures"}}
 	return actor
@@ -310,13 +312,17 @@ var fieldContext = map[string]any{
 	"schema": "http://schema.org#", "PropertyValue": "schema:PropertyValue", "value": "schema:value",
 }
 
-// profileFields puts the operator's lines onto an actor.
+// profileFields puts the operator's lines and the page for administrators onto an actor.
 func (p *profiles) profileFields(actor *actorDocument) {
-	if len(p.options.Fields) == 0 {
+	fields := p.options.Fields
+	if p.options.About != "" {
+		fields = append(slices.Clone(fields), Field{Name: "For administrators", Value: p.options.About})
+	}
+	if len(fields) == 0 {
 		return
 	}
 	actor.Context = append(append([]any{}, actor.Context...), fieldContext)
-	for _, field := range p.options.Fields {
+	for _, field := range fields {
 		value := html.EscapeString(field.Value)
 		switch {
 		case strings.HasPrefix(field.Value, "https://"), strings.HasPrefix(field.Value, "http://"):

@@ -1,6 +1,7 @@
 package activitypub
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -176,7 +177,7 @@ func (s *site) userAgent() string {
 	if version == "" {
 		version = "dev"
 	}
-	return "inbox/" + version + " (+" + s.base + "/)"
+	return "inbox/" + version + " (+" + cmp.Or(s.options.About, s.base+"/") + ")"
 }
 
 func (s *site) putJSON(ctx context.Context, namespace, key string, document any) error {

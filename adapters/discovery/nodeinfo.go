@@ -104,6 +104,9 @@ func (s *Server) metadata() map[string]any {
 	if s.options.Contact != "" {
 		metadata["maintainer"] = map[string]string{"email": s.options.Contact}
 	}
+	if s.options.About != "" {
+		metadata["aboutFederation"] = s.options.About
+	}
 	return metadata
 }
 

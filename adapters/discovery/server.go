@@ -48,6 +48,7 @@ type Options struct {
 	Usage        Usage                  // optional: without it NodeInfo counts agents only
 	Description  string                 // optional: of this server, for NodeInfo
 	Contact      string                 // optional: the operator's address, for NodeInfo
+	About        string                 // optional: page for administrators of other servers, for NodeInfo
 	Repository   string                 // optional: where the source is, for NodeInfo 2.1
 	Homepage     string                 // optional: of the software, for NodeInfo 2.1
 	Keys         KeysFunc               // optional: the keys that we vouch with; without it no key documents are served

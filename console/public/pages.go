@@ -19,7 +19,7 @@ import (
 
 //go:generate go tool -modfile=../../tools/thirdparty/go.mod templ generate -path . -log-level warn
 
-// Options configure the pages. Agents, PublicURL and Domain are required.
+// Options configure the pages. Agents, PublicURL, Domain and Federation are required.
 type Options struct {
 	Agents    exchange.Directory
 	PublicURL string // scheme, host and port under which browsers reach the pages
@@ -32,6 +32,8 @@ type Options struct {
 	Hidden   func(agent string) bool                                            // whether an agent stands in no list and no search engine; nil = none
 	Handling func(agent string) Handling                                        // what becomes of what people write; nil = nothing is told
 	Operator []Field                                                            // who operates the server
+
+	Federation func() Federation // how the server deals with other servers
 }
 
 // Note is something that an agent said in public.
@@ -83,11 +85,12 @@ func NewPages(options Options) *Pages {
 // ProfilePattern is the route of an agent's page.
 const ProfilePattern = "/@{agent}"
 
-// Routes are the front page and, for each agent, its page, its feed and the way to follow it.
+// Routes are the front page, the page for administrators of other servers and, for each agent, its page, its feed and the way to follow it.
 func (p *Pages) Routes() []httpserver.Route {
 	const get = http.MethodGet
 	return []httpserver.Route{
 		{Method: get, Pattern: "/", Handler: http.HandlerFunc(p.front)},
+		{Method: get, Pattern: FederationPath, Handler: http.HandlerFunc(p.federation)},
 		{Method: get, Pattern: ProfilePattern, Handler: http.HandlerFunc(p.profile)},
 		{Method: get, Pattern: ProfilePattern + "/feed", Handler: http.HandlerFunc(p.feed)},
 		{Method: get, Pattern: ProfilePattern + "/follow", Handler: http.HandlerFunc(p.follow)},

@@ -47,6 +47,9 @@ func options() Options {
 		Notes: func(context.Context, string, int) ([]Note, error) {
 			return []Note{{Address: "https://agents.example/o/1", Published: time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC), Text: "Hello <b>you</b>", HTML: "<p>Hello</p>"}}, nil
 		},
+		Federation: func() Federation {
+			return Federation{Domain: "agents.example", Host: "web.agents.example", Signer: "https://web.agents.example/actor"}
+		},
 		Handling: func(string) Handling {
 			return Handling{Messages: 30 * 24 * time.Hour, Privacy: "https://example.org/privacy"}
 		},
@@ -80,6 +83,7 @@ func TestPages(t *testing.T) {
 			`property="og:image" content="https://agents.example` + design.AvatarAddress("echo", "@echo@agents.example") + `"`, `property="og:image:width" content="480"`,
 			`property="og:image:alt" content="Picture of Echo &lt;script&gt;`, `name="twitter:card" content="summary"`, `application/activity+json`, "<path class=\"qr-code\"",
 		}},
+		{FederationPath, http.StatusOK, []string{"the domains agents.example and web.agents.example", "https://web.agents.example/actor", "published no contact", "without an end", "<h1>For administrators"}},
 		{"/@ECHO", http.StatusOK, []string{"@echo@agents.example"}},
 		{"/@nobody", http.StatusNotFound, []string{"No account has that name", "noindex"}},
 		{"/@nobody/feed", http.StatusNotFound, []string{"No account has that name"}},

@@ -391,8 +391,8 @@ func Visible(text string, limit int) string {
 	return clip.Bytes(norm.NFC.String(strings.TrimSpace(line)), limit)
 }
 
-// refusals are the words by which people ask programs not to write to them unasked, nor to make something of what they write.
-var refusals = []string{"#nobot", "#nobots", "#noai", "#nollm", "#nollms"}
+// Refusals are the words by which people ask programs not to write to them unasked, nor to make something of what they write.
+var Refusals = []string{"#nobot", "#nobots", "#noai", "#nollm", "#nollms"}
 
 // AsksNoBots looks for #nobot, #noai or #nollm in the texts of a profile: the fediverse's words for "do not write to me unasked". Servers
 // write a hashtag as a link around a part of it.
@@ -400,7 +400,7 @@ func AsksNoBots(texts ...string) bool {
 	for _, one := range texts {
 		text := Plain(clip.Bytes(one, 32<<10), Reader{IsUs: func(string) bool { return false }})
 		for word := range strings.FieldsSeq(strings.ToLower(text)) {
-			if slices.Contains(refusals, strings.Trim(word, ".,;:!?()[]/|·\"'")) {
+			if slices.Contains(Refusals, strings.Trim(word, ".,;:!?()[]/|·\"'")) {
 				return true
 			}
 		}
