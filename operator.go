@@ -318,10 +318,10 @@ func (c listedCaller) Call(ctx context.Context, d exchange.Dispatch) (normalized
 
 const cancelPage = 500
 
-// cancelBlocked cancels what was accepted from senders who are blocked now and is not answered yet.
+// cancelBlocked cancels what was accepted from senders who are blocked now and is not answered yet, and drops what is held of them.
 func cancelBlocked(ctx context.Context, from *store.Store, lists *senderLists, turns *pipeline.Service) (cancelled int, err error) {
 	err = eachRefused(ctx, from, lists, func(turn exchange.TurnRecord, verdict moderation.Verdict) error {
-		_, err := turns.Cancel(ctx, turn.ID, verdict.Reason)
+		err := cancelRefused(ctx, turns, turn, verdict.Reason)
 		switch {
 		case err == nil:
 			cancelled++
@@ -331,6 +331,15 @@ func cancelBlocked(ctx context.Context, from *store.Store, lists *senderLists, t
 		return nil
 	})
 	return cancelled, err
+}
+
+// cancelRefused ends a message for good, or drops it if it is held: until its content is erased the operator can put it back on hold.
+func cancelRefused(ctx context.Context, turns *pipeline.Service, turn exchange.TurnRecord, reason string) error {
+	if turn.State == exchange.StateHeld {
+		return turns.Drop(ctx, turn.ID, reason)
+	}
+	_, err := turns.Cancel(ctx, turn.ID, reason)
+	return err
 }
 
 // wouldCancel counts the messages that cancelBlocked would cancel if these entries were on their lists.

@@ -50,6 +50,7 @@ func (a *API) Routes() []httpserver.Route {
 		a.route(http.MethodGet, "/api/v1/held", a.listHeld),
 		a.route(http.MethodPost, "/api/v1/held/{turn}/release", a.release),
 		a.route(http.MethodPost, "/api/v1/held/{turn}/drop", a.drop),
+		a.route(http.MethodPost, "/api/v1/held/{turn}/restore", a.restoreHeld),
 		a.route(http.MethodGet, "/api/v1/approvals", a.listApprovals),
 		a.route(http.MethodGet, "/api/v1/approvals/{approval}", a.approval),
 		a.route(http.MethodPost, "/api/v1/approvals/{approval}/approve", a.approve),

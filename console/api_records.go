@@ -173,6 +173,9 @@ func (a *API) listConnectors(http.ResponseWriter, *http.Request) (any, error) {
 func (a *API) listHeld(_ http.ResponseWriter, r *http.Request) (any, error) {
 	query := r.URL.Query()
 	return page(r, exchange.TurnCursor, func(limit int) ([]exchange.TurnRecord, error) {
+		if query.Get("dropped") == "true" {
+			return a.operator.Held.Dropped(r.Context(), query.Get("agent"), query.Get("before"), limit)
+		}
 		return a.operator.Held.List(r.Context(), query.Get("agent"), query.Get("before"), limit)
 	})
 }
@@ -182,6 +185,10 @@ func (a *API) release(_ http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 // drop takes an optional {"reason": "…"}.
+func (a *API) restoreHeld(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return nil, a.operator.Held.Restore(r.Context(), httpserver.Param(r, "turn"))
+}
+
 func (a *API) drop(w http.ResponseWriter, r *http.Request) (any, error) {
 	why, err := reason(w, r)
 	if err != nil {

@@ -141,6 +141,7 @@ type TurnFilter struct {
 
 	Before    string // TurnCursor of the last row of the page before
 	Limit     int    // 1…500
+	Dropped   bool   // only what was dropped from hold and still has its content; ExpiresAt is when it is erased
 	Latest    bool   // only the newest turn of each (agent, carrier, reference); turns without reference are left out
 	ByArrival bool   // newest arrival first instead of newest update
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"inbox/engine/delivery"
+	"inbox/engine/moderation"
 	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/internal/fault"
@@ -248,6 +249,7 @@ type Held struct {
 	Turns TurnList
 
 	resolve resolver
+	lists   func(ctx context.Context, sender normalized.Sender) (moderation.Verdict, error) // what they say about a sender now; nil = nothing
 }
 
 // HeldDecisions decide about held messages.
@@ -256,11 +258,20 @@ type HeldDecisions interface {
 	Release(ctx context.Context, turnID string) error
 	// Drop refuses the message; the reason is kept. Errors are those of Release.
 	Drop(ctx context.Context, turnID, reason string) error
+	// Restore puts a dropped message back on hold: fault.NotFound without such a turn, fault.Conflict when it was not dropped or its content is gone.
+	Restore(ctx context.Context, turnID string) error
 }
 
 // TurnList lists messages.
 type TurnList interface {
 	Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchange.TurnRecord, error)
+}
+
+// Dropped lists messages that were dropped from hold, by the operator or by a block, and can be restored: the newest first. Before and
+// limit are as for List.
+func (h Held) Dropped(ctx context.Context, agent, before string, limit int) ([]exchange.TurnRecord, error) {
+	turns, err := h.Turns.Turns(ctx, exchange.TurnFilter{Agent: agent, States: []string{exchange.StateRefused}, Dropped: true, Before: before, Limit: limit})
+	return listed(turns), err
 }
 
 // List lists held messages, newest first. Before is "" or the cursor of exchange.TurnFilter; limit is 1 to 500.

@@ -151,11 +151,15 @@ func New(o Options) *Operator {
 	finder := ids{o.Store, o.Agents, o.Approvals.Approval}
 	resolve := resolver{finder, o.Store}
 	erasures := Erasures{o.Store, o.Deliveries, o.Turns.Cancel, o.Vault, o.Files, o.Config.Domain, o.Current}
-	made := &Operator{
+	var made *Operator
+	lists := func(ctx context.Context, sender normalized.Sender) (moderation.Verdict, error) {
+		return made.listedAs(ctx, o.Current(), sender)
+	}
+	made = &Operator{
 		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, Finder: finder, Originals: o.Store, Files: o.Files, resolve: resolve},
 		Arrivals:      Arrivals{o.Store},
 		Agents:        Agents{o.Current, Pauses{o.Store, o.Agents}},
-		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store, resolve: resolve},
+		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store, resolve: resolve, lists: lists},
 		Approvals:     foundApprovals{o.Approvals, resolve},
 		HeldFiles:     HeldFiles{foundApprovals{o.Approvals, resolve}, o.Files},
 		Demands:       Demands{o.Demands, o.Store, resolve},

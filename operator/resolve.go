@@ -160,6 +160,29 @@ func (h Held) Drop(ctx context.Context, id, reason string) error {
 	return h.HeldDecisions.Drop(ctx, turn, reason)
 }
 
+// Restore puts a dropped message back on hold, by any of its ids. It is a fault.Conflict while its sender is blocked; other errors are those of
+// HeldDecisions.
+func (h Held) Restore(ctx context.Context, id string) error {
+	turn, err := h.resolve.turn(ctx, id)
+	if err != nil {
+		return err
+	}
+	if h.lists != nil {
+		record, err := h.resolve.rows.Turn(ctx, turn)
+		if err != nil {
+			return err
+		}
+		verdict, err := h.lists(ctx, record.Message.Sender)
+		if err != nil {
+			return err
+		}
+		if verdict.Refused() {
+			return fault.Newf(fault.Conflict, "its sender may not write (%s), so the message would be dropped again: change the list first", verdict.Reason)
+		}
+	}
+	return h.HeldDecisions.Restore(ctx, turn)
+}
+
 // Withdraw ends a demand by its id or by any id of its message. Errors are those of DemandEndings.
 func (d Demands) Withdraw(ctx context.Context, id, by string) error {
 	demand, err := d.resolve.demand(ctx, id, "demand")

@@ -48,7 +48,7 @@ func newListAdd(list string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "add TARGET…",
 		Short:   "Add an entry to the list",
-		Long:    map[string]string{exchange.ListBlock: "Adds entries to the list. Messages of blocked senders that were accepted and are not answered, held ones too, are cancelled for good:\n--dry-run shows how many.", exchange.ListAllow: "Adds entries to the list."}[list],
+		Long:    map[string]string{exchange.ListBlock: "Adds entries to the list. Messages of blocked senders that were accepted and are not answered are cancelled for good, and held ones\nare dropped: --dry-run shows how many. \"inbox held restore\" brings dropped ones back.", exchange.ListAllow: "Adds entries to the list."}[list],
 		Example: "  inbox " + list + " add '*.example.com' --reason 'spam'\n  inbox " + list + " add @user@example.org",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, targets []string) error {
@@ -94,7 +94,7 @@ func newListAdd(list string) *cobra.Command {
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
 
 	if list == exchange.ListBlock {
-		cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, and show how many accepted messages would be cancelled")
+		cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, and show how many accepted messages would be cancelled or dropped")
 		cmd.Flags().BoolVar(&hold, "hold", false, "hold their messages for you instead of refusing them")
 	}
 
@@ -105,14 +105,14 @@ func wouldCancel(messages int) string {
 	if messages == 0 {
 		return "no accepted message would be cancelled"
 	}
-	return acceptedMessages(messages) + " would be cancelled for good"
+	return acceptedMessages(messages) + " would be cancelled for good, or dropped if held"
 }
 
 func cancelledText(cancelled int) string {
 	if cancelled == 0 {
 		return ""
 	}
-	return "; cancelled: " + acceptedMessages(cancelled)
+	return "; cancelled: " + acceptedMessages(cancelled) + " (held ones can be restored: inbox held list --dropped)"
 }
 
 func acceptedMessages(count int) string {

@@ -22,25 +22,33 @@ Nothing happens to them until you release or drop them.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 
-	parent.AddCommand(newHeldList(), newHeldRelease(), newHeldDrop())
+	parent.AddCommand(newHeldList(), newHeldRelease(), newHeldDrop(), newHeldRestore())
 	return parent
 }
 
 func newHeldList() *cobra.Command {
 	var agent, before string
 	var limit int
+	var dropped bool
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List held messages, newest first",
-		Example: "  inbox held list --agent helper",
+		Example: "  inbox held list --agent helper\n  inbox held list --dropped",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			heading := []string{"ID", "AGENT", "FROM", "BY", "RECEIVED", "EXPIRES", "TEXT"}
-			shown := table[exchange.TurnRecord]{"No messages are held.", heading, func(t exchange.TurnRecord) []string {
+			none := "No messages are held."
+			if dropped {
+				none = "No dropped messages can be restored."
+			}
+			shown := table[exchange.TurnRecord]{none, heading, func(t exchange.TurnRecord) []string {
 				text := excerpt(markup.PlainText(t.Message.Parts))
 				return []string{t.ID, t.Agent, t.Message.Sender.Address.String(), t.Message.ReceivedVia, when(t.AcceptedAt), expiry(t), text}
 			}}
 			return printPage(cmd, limit, shown, exchange.TurnCursor, func(o *inbox.Operator, size int) ([]exchange.TurnRecord, error) {
+				if dropped {
+					return o.Held.Dropped(cmd.Context(), agent, before, size)
+				}
 				return o.Held.List(cmd.Context(), agent, before, size)
 			})
 		},
@@ -48,6 +56,7 @@ func newHeldList() *cobra.Command {
 
 	addJSON(cmd)
 	cmd.Flags().StringVar(&agent, "agent", "", "only messages to this agent")
+	cmd.Flags().BoolVar(&dropped, "dropped", false, "show what you or a block dropped and inbox held restore brings back, until it expires")
 	addPaging(cmd, &before, &limit)
 	return cmd
 }
@@ -77,9 +86,10 @@ func newHeldRelease() *cobra.Command {
 func newHeldDrop() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
-		Use:     "drop ID…",
-		Short:   "Refuse held messages",
-		Long:    "Refuses held messages. The server keeps them with the reason, and the agent never sees them.",
+		Use:   "drop ID…",
+		Short: "Refuse held messages",
+		Long: `Refuses held messages. The server keeps them with the reason, and the agent never sees them. Until they expire,
+"inbox held restore" puts them back on hold.`,
 		Example: "  inbox held drop --reason spam 019a…",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
@@ -93,6 +103,22 @@ func newHeldDrop() *cobra.Command {
 	completing(cmd, heldIDs)
 	cmd.Flags().StringVar(&reason, "reason", "dropped by the operator", "why, for the record")
 	return cmd
+}
+
+func newHeldRestore() *cobra.Command {
+	return &cobra.Command{
+		Use:   "restore ID…",
+		Short: "Put dropped messages back on hold",
+		Long: `Puts messages back on hold that you or a block dropped from there. It works until their content expires, as "inbox held list --dropped"
+shows, and not while their sender is blocked.`,
+		Example: "  inbox block remove '*.example.com'\n  inbox held list --dropped\n  inbox held restore 019a…",
+		Args:    arguments(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			return each(cmd, ids, "is held again", func(o *inbox.Operator, id string) error {
+				return o.Held.Restore(cmd.Context(), id)
+			})
+		},
+	}
 }
 
 func newRetry() *cobra.Command {

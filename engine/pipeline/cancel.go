@@ -117,6 +117,50 @@ func (s *canceller) Drop(ctx context.Context, turnID, reason string) error {
 	return s.leaveHold(ctx, turn, dropHeld.Move(turn.ID, exchange.StateRefused, reason, time.Now()), func(Tx) error { return nil })
 }
 
+// restoreMargin keeps a message from being restored while its content is erased.
+const restoreMargin = time.Minute
+
+// errContentGone undoes the transaction that would put back on hold a message that was not dropped from there, or whose content is erased.
+var errContentGone = errors.New("no content to restore")
+
+// Restore puts a message back on hold that the operator or a block dropped from there, as long as its content is kept. NotFound when there
+// is no such turn, Conflict when it was not dropped, its content is gone or its sender can have fetched the refusal as the end of a task.
+func (s *canceller) Restore(ctx context.Context, turnID string) error {
+	turn, err := s.options.Store.Turn(ctx, turnID)
+	if err != nil {
+		return err
+	}
+	if turn.Reference != "" {
+		return fault.New(fault.Conflict, "its sender can have fetched the refusal as the end of the task; the sender has to ask again")
+	}
+
+	now, moved := time.Now(), false
+	move := restoreHeld.Move(turn.ID, exchange.StateHeld, "put back on hold by the operator", now)
+	move.Unchanged = turn.UpdatedAt
+	err = s.options.Store.InTx(ctx, func(tx Tx) (err error) {
+		if moved, err = tx.MoveTurn(ctx, move); err != nil || !moved {
+			return err
+		}
+		kept, err := tx.Dropped(ctx, turn.ID, now.Add(restoreMargin))
+		if err == nil && !kept {
+			err = errContentGone
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, errContentGone):
+		return fault.New(fault.Conflict, "the message was not dropped from hold, or its content is erased already: limits.held_for after it arrived")
+	case err != nil:
+		return unavailable("restore message", err)
+	case !moved:
+		return fault.Newf(fault.Conflict, "the message was not dropped, it is %s", turn.State)
+	}
+
+	s.logState(ctx, turn, move.To, move.Reason)
+	s.broker.notify(turn.ID)
+	return nil
+}
+
 func (s *canceller) leaveHold(ctx context.Context, turn exchange.TurnRecord, move Move, then func(Tx) error) error {
 	moved := false
 	err := s.options.Store.InTx(ctx, func(tx Tx) (err error) {

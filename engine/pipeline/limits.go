@@ -410,6 +410,8 @@ type UnansweredTx interface {
 	HasRoom(ctx context.Context, u Unanswered) (bool, error)
 	// KeepUnanswered takes the room of a message. Where it does not fit the transaction has to be undone.
 	KeepUnanswered(ctx context.Context, u Unanswered) (fits bool, err error)
+	// Dropped reports whether a message was dropped from hold and its content is kept until an instant at least.
+	Dropped(ctx context.Context, turnID string, until time.Time) (bool, error)
 }
 
 // unanswered is the entry of a turn in the quotas; false = it does not count.

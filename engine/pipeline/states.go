@@ -45,7 +45,9 @@ var (
 	releaseHeld = Transition{"release", states(exchange.StateHeld), states(exchange.StateAccepted),
 		"the operator lets the message in"}
 	dropHeld = Transition{"drop", states(exchange.StateHeld), states(exchange.StateRefused),
-		"the operator refuses the message"}
+		"the operator refuses the message, or blocks its sender"}
+	restoreHeld = Transition{"restore", states(exchange.StateRefused), states(exchange.StateHeld),
+		"the operator puts back on hold what the operator or a block had dropped from there"}
 	// HeldExpired ends a message that was held for too long.
 	HeldExpired = Transition{"expire", states(exchange.StateHeld), states(exchange.StateRefused),
 		"the operator did not decide about the message in time"}
@@ -58,7 +60,7 @@ var (
 
 // transitions are all of them, in the order in which a reader meets them.
 var transitions = []Transition{
-	beginRun, endRun, parkTurn, Resumed, settleTurn, continueTurn, leaveStale, releaseHeld, dropHeld, HeldExpired, cancelTurn, Retried,
+	beginRun, endRun, parkTurn, Resumed, settleTurn, continueTurn, leaveStale, releaseHeld, dropHeld, restoreHeld, HeldExpired, cancelTurn, Retried,
 	TakenOver, Written,
 }
 

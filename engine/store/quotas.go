@@ -89,6 +89,12 @@ func (t quotaTx) leftHold(ctx context.Context, turnID, to string) error {
 	return t.sql.Do(ctx, insertUnanswered, turnID, counted, int64(0), ends)
 }
 
+// Dropped reports whether a message left hold without an answer and keeps its content until an instant at least; see pipeline.UnansweredTx.
+func (t quotaTx) Dropped(ctx context.Context, turnID string, until time.Time) (bool, error) {
+	var ends int64
+	return first(ctx, t.sql, `SELECT ends_at FROM unanswered WHERE turn_id = $1 AND account = '`+counted+`' AND ends_at > $2`, []any{turnID, micros(until)}, &ends)
+}
+
 // free removes the count of a message that the agent may answer now, or whose content is gone, and releases its room.
 func (t quotaTx) free(ctx context.Context, turnID string) error {
 	var account string
@@ -118,9 +124,14 @@ func (s quotaStore) Unanswered(ctx context.Context) (used pipeline.Usage, err er
 
 // fillExpiry adds when messages that are held leave hold by themselves.
 func (s quotaStore) fillExpiry(ctx context.Context, turns []exchange.TurnRecord) error {
+	return s.fillEnds(ctx, turns, exchange.StateHeld)
+}
+
+// fillEnds adds when the content of messages in a state is erased because no one answered them.
+func (s quotaStore) fillEnds(ctx context.Context, turns []exchange.TurnRecord, state string) error {
 	held, arguments := map[string]*exchange.TurnRecord{}, []any(nil)
 	for i := range turns {
-		if turns[i].State == exchange.StateHeld {
+		if turns[i].State == state {
 			held[turns[i].ID], arguments = &turns[i], append(arguments, turns[i].ID)
 		}
 	}

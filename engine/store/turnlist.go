@@ -256,6 +256,7 @@ func selectTurns(f exchange.TurnFilter) (*turnList, error) {
 	s.addWhen(!f.UpdatedAfter.IsZero(), "t.updated_at > ?", micros(f.UpdatedAfter))
 	s.addWhen(!f.AcceptedAfter.IsZero(), "t.id >= ?", firstID(f.AcceptedAfter))
 	s.addWhen(f.Latest, "t.latest = 1")
+	s.addWhen(f.Dropped, "t.id IN (SELECT turn_id FROM unanswered WHERE account = '"+counted+"')")
 	if err := list.chooseArms(f); err != nil {
 		return nil, err
 	}
@@ -414,6 +415,9 @@ func (s turnStore) Turns(ctx context.Context, filter exchange.TurnFilter) ([]exc
 		return nil, err
 	}
 
+	if filter.Dropped {
+		return turns, s.quotas().fillEnds(ctx, turns, exchange.StateRefused)
+	}
 	return turns, s.quotas().fillExpiry(ctx, turns)
 }
 
