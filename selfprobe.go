@@ -120,7 +120,7 @@ func (p *selfProbe) askWeb(ctx context.Context) error {
 	want := `"ok"`
 	if all := p.registry.Agents(); len(all) > 0 {
 		account := identity.Address{Local: all[0].Name, Domain: p.config.Domain}.Acct()
-		base.Path, base.RawQuery, want = "/.well-known/webfinger", url.Values{"resource": {"acct:" + account}}.Encode(), p.config.PublicURL
+		base.Path, base.RawQuery, want = "/.well-known/webfinger", url.Values{"resource": {account}}.Encode(), p.config.PublicURL
 	}
 
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.String(), http.NoBody)

@@ -118,6 +118,8 @@ func TestWebFingerResources(t *testing.T) {
 		{"https://web.inbox.example/actor", 200, "acct:inbox.example@inbox.example"},
 		{"acct:former@inbox.example", 410, ""},
 		{"acct:nobody@inbox.example", 404, ""},
+		{"acct:acct:echo@inbox.example", 404, ""},
+		{"acct:@echo@inbox.example", 404, ""},
 		{"acct:echo@elsewhere.example", 404, ""},
 		{"acct:echo@inbox.example.evil.example", 404, ""},
 		{"https://web.inbox.example/elsewhere/echo", 404, ""},

@@ -99,6 +99,9 @@ func (s *Server) find(asked string) (found *resource, removed bool) {
 func parseAccount(text string) (identity.Address, bool) {
 	if len(text) > 5 && strings.EqualFold(text[:5], "acct:") {
 		text = text[5:]
+		if strings.HasPrefix(text, "acct:") || strings.HasPrefix(text, "@") {
+			return identity.Address{}, false
+		}
 	}
 	address, err := identity.ParseAddress(text)
 	return address, err == nil
