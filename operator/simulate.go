@@ -132,13 +132,13 @@ func (o *Operator) Simulate(ctx context.Context, message Simulation, options Pee
 	return s.Send(ctx, message, wait)
 }
 
-// Close ends the senders and takes their tokens back.
+// Close ends the senders and deletes their tokens.
 func (s *Simulator) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tryRequest)
 	defer cancel()
 	errs := []error{s.network.Close()}
 	for _, token := range s.tokens {
-		errs = append(errs, s.operator.Tokens.Revoke(ctx, token.id))
+		errs = append(errs, s.operator.Tokens.remove(ctx, token.id))
 	}
 	clear(s.tokens)
 	return errors.Join(errs...)
@@ -197,6 +197,7 @@ func (s *Simulator) token(ctx context.Context, from string, agent *config.Agent,
 		if err != nil {
 			return "", err
 		}
+		s.tokens[token.ID] = simulatedToken{secret: secret, id: token.ID} // under its id: no sender gets it again
 		return secret, s.operator.Tokens.Revoke(ctx, token.ID)
 	}
 

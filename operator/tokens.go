@@ -41,6 +41,8 @@ type TokenRows interface {
 	Tokens(ctx context.Context) ([]exchange.Token, error)
 	TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error)
 	RevokeToken(ctx context.Context, id string) error
+	// DeleteToken ends a token like RevokeToken and leaves no row of it.
+	DeleteToken(ctx context.Context, id string) error
 }
 
 // List lists the tokens, newest first; never the secrets.
@@ -273,6 +275,14 @@ func tokenOf(name, agent, scope, hash string) exchange.Token {
 // Revoke makes a token useless.
 func (t Tokens) Revoke(ctx context.Context, id string) error {
 	return t.Rows.RevokeToken(ctx, id)
+}
+
+// remove ends a token of the operator's own tests and leaves no row of it. It may be gone already.
+func (t Tokens) remove(ctx context.Context, id string) error {
+	if err := t.Rows.DeleteToken(ctx, id); !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	return nil
 }
 
 // ByHash finds a token that a caller showed by the lower-case hex SHA-256 of its text; revoked and expired ones too.

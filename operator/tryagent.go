@@ -36,7 +36,7 @@ const (
 )
 
 // TryAgent sends a message to an agent of the running server, as another agent would: by A2A at http.listen, with a token for this
-// message alone, which is revoked afterwards. It passes every stage that others' messages pass, rules and limits among them. It waits until
+// message alone, which is deleted afterwards. It passes every stage that others' messages pass, rules and limits among them. It waits until
 // the message is answered or will not be by itself, at most so long. fault.Unavailable says that no server listens, fault.Refused
 // what the server says.
 func (o *Operator) TryAgent(ctx context.Context, agent, text string, wait time.Duration) (tried Tried, err error) {
@@ -46,14 +46,17 @@ func (o *Operator) TryAgent(ctx context.Context, agent, text string, wait time.D
 	}
 
 	id := uuid.Must(uuid.NewV7()).String()
-	secret, token, err := o.Tokens.Create(ctx, "operator-test-"+id[len(id)-12:], entry.Name)
+	if err := o.deleteTryTokens(ctx); err != nil {
+		return Tried{}, err
+	}
+	secret, token, err := o.Tokens.Until(now().Add(2*tryRequest)).Create(ctx, tryToken+id[len(id)-12:], entry.Name)
 	if err != nil {
 		return Tried{}, err
 	}
 	defer func() {
-		revoking, cancel := context.WithTimeout(context.WithoutCancel(ctx), tryRequest)
+		deleting, cancel := context.WithTimeout(context.WithoutCancel(ctx), tryRequest)
 		defer cancel()
-		err = errors.Join(err, o.Tokens.Revoke(revoking, token.ID))
+		err = errors.Join(err, o.Tokens.remove(deleting, token.ID))
 	}()
 
 	began := time.Now()
@@ -75,6 +78,26 @@ func (o *Operator) TryAgent(ctx context.Context, agent, text string, wait time.D
 			return tried, err
 		}
 	}
+}
+
+// tryToken begins the names of the tokens of tests.
+const tryToken = "operator-test-"
+
+// deleteTryTokens deletes the tokens of tests that have ended: of processes that died, and of versions that only revoked them.
+func (o *Operator) deleteTryTokens(ctx context.Context) error {
+	tokens, err := o.Tokens.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, token := range tokens {
+		if !strings.HasPrefix(token.Name, tryToken) || token.Scope != exchange.TokenPeer || token.Valid(now()) {
+			continue
+		}
+		if err := o.Tokens.remove(ctx, token.ID); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sendTry sends the message. The server is asked where it listens, under its public name: what stands before it is the doctor's to look at.

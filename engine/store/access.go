@@ -62,8 +62,17 @@ const removeWatchesOfToken = `DELETE FROM watches WHERE principal LIKE $1` //nol
 // RevokeToken ends a token by its id, with the sessions of the console that it began, the webhooks that were set with it, and the links of
 // who it was. All nodes are told. fault.NotFound when it is there no more.
 func (s tokenStore) RevokeToken(ctx context.Context, id string) error {
+	return s.endToken(ctx, id, `UPDATE tokens SET revoked_at = $1 WHERE id = $2 AND revoked_at = 0`, s.nowMicros(), id)
+}
+
+// DeleteToken ends a token as RevokeToken does and removes its row. fault.NotFound when it is there no more.
+func (s tokenStore) DeleteToken(ctx context.Context, id string) error {
+	return s.endToken(ctx, id, `DELETE FROM tokens WHERE id = $1`, id)
+}
+
+func (s tokenStore) endToken(ctx context.Context, id, statement string, arguments ...any) error {
 	return s.InTx(ctx, func(tx *Tx) error {
-		changed, err := tx.sql.Change(ctx, `UPDATE tokens SET revoked_at = $1 WHERE id = $2 AND revoked_at = 0`, s.nowMicros(), id)
+		changed, err := tx.sql.Change(ctx, statement, arguments...)
 		if err == nil && changed == 0 {
 			err = notFound("valid token")
 		}
