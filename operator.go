@@ -132,7 +132,10 @@ func (w *web) operatorHere() *Operator {
 		if w.email != nil && w.email.Addr() != nil {
 			mail = w.email.Addr().String()
 		}
-		return w.front.Addr().String(), mail
+		if web = w.front.Addr().String(); w.front.Addr().Network() == "unix" {
+			web = "unix:" + web
+		}
+		return web, mail
 	}
 	return operator.New(options)
 }

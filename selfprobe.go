@@ -51,6 +51,12 @@ func newSelfProbe(s *Server) *selfProbe {
 		Timeout: probeLimit, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			DisableKeepAlives: true,
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				if at := s.front.Addr(); at.Network() == "unix" {
+					network, address = at.Network(), at.String()
+				}
+				return (&net.Dialer{}).DialContext(ctx, network, address)
+			},
 			// It speaks to itself at the address where it listens. What its certificate is worth, the check of certificates says.
 			TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, ServerName: s.config.PublicHost()}, //nolint:gosec // see above
 		},
@@ -116,6 +122,9 @@ func (p *selfProbe) askWeb(ctx context.Context) error {
 	base := url.URL{Scheme: "https", Host: dialled(p.front.Addr().String()), Path: "/healthz"}
 	if p.config.HTTP.TLS == "off" {
 		base.Scheme = "http"
+	}
+	if p.front.Addr().Network() == "unix" {
+		base.Host = "localhost"
 	}
 	want := `"ok"`
 	if all := p.registry.Agents(); len(all) > 0 {

@@ -172,10 +172,10 @@ func (o Options) listenerAt(listen string, secure bool) (client *http.Client, ba
 	if secure {
 		scheme = "https"
 	}
-	place = config.Dialable(listen)
+	network, place := config.Reach(listen)
 	transport := &http.Transport{
 		TLSClientConfig: OwnTLS(host, o.Config.HTTP.CertFile, o.Issued), DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, network, place)
 		},
 	}
@@ -198,3 +198,6 @@ func tryRefusal(status string, answer []byte) error {
 	}
 	return nil
 }
+
+// Reach returns network and address by which this machine reaches a listener of the settings.
+func Reach(listen string) (network, address string) { return config.Reach(listen) }

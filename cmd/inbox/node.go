@@ -63,6 +63,10 @@ func newRunningNode(config *inbox.Config, server string) (*runningNode, error) {
 		return node, nil
 	}
 
+	if network, place := operator.Reach(listen); network == "unix" {
+		node.base, transport.DialContext = "http://localhost", dialing(network, place)
+		return node, nil
+	}
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
 		return nil, err
@@ -77,6 +81,13 @@ func newRunningNode(config *inbox.Config, server string) (*runningNode, error) {
 		transport.TLSClientConfig = ownTLS(config)
 	}
 	return node, nil
+}
+
+// dialing connects to one place, whatever it is asked for.
+func dialing(network, place string) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{Timeout: nodeDial}).DialContext(ctx, network, place)
+	}
 }
 
 // ownTLS is for connections to the server of a configuration, whose certificates are looked up in its database where no authority is known.

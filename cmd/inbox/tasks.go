@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -68,7 +67,9 @@ func taskServer(cmd *cobra.Command) (taskClient, error) {
 			return taskClient{}, err
 		}
 		if server == "" {
-			if server = config.PublicURL; config.HTTP.TLS == "off" {
+			if network, _ := operator.Reach(config.HTTP.Listen); network == "unix" {
+				server, own = "http://localhost", ownTransport(config)
+			} else if server = config.PublicURL; config.HTTP.TLS == "off" {
 				server = "http://" + reached(config.HTTP.Listen)
 			} else {
 				own = ownTransport(config)
@@ -96,12 +97,11 @@ func taskServer(cmd *cobra.Command) (taskClient, error) {
 
 // ownTransport reaches the server of a configuration under its public name, where it listens on this machine.
 func ownTransport(config *inbox.Config) *http.Transport {
-	return &http.Transport{
-		TLSClientConfig: ownTLS(config),
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return (&net.Dialer{Timeout: nodeDial}).DialContext(ctx, network, reached(config.HTTP.Listen))
-		},
+	network, place := "tcp", reached(config.HTTP.Listen)
+	if found, path := operator.Reach(config.HTTP.Listen); found == "unix" {
+		network, place = found, path
 	}
+	return &http.Transport{TLSClientConfig: ownTLS(config), DialContext: dialing(network, place)}
 }
 
 // reached is where this machine reaches a listener: one without host, or on all of them, also listens on loopback.

@@ -92,7 +92,8 @@ type Config struct {
 
 // HTTP is the listener for ActivityPub, A2A, the console and metrics.
 type HTTP struct {
-	// Address of the HTTP listener, `host:port`. Port 0 takes a free one.
+	// Address of the HTTP listener, `host:port`, or `unix:/run/inbox/http.sock` for a socket that a proxy on this machine connects to. Port 0
+	// takes a free one.
 	Listen string `toml:"listen"`
 	// `off` (plain HTTP, for a reverse proxy in front), `files` (`cert_file` and `key_file`) or `acme` (from a certificate
 	// authority, see `[acme]`; renewed automatically and shared by all nodes of a database). STARTTLS and gRPC use the same

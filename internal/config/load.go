@@ -164,6 +164,9 @@ func localURL(http HTTP) string {
 	if http.TLS != "off" {
 		scheme = "https"
 	}
+	if _, socket := socketPath(http.Listen); socket {
+		return scheme + "://localhost"
+	}
 	if _, port, err := net.SplitHostPort(http.Listen); err == nil {
 		return scheme + "://localhost:" + port
 	}

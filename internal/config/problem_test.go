@@ -103,7 +103,19 @@ func TestProblems(t *testing.T) {
 		},
 		"path in public_url": {
 			"public_url = \"https://example.com/inbox\"\n", nil,
+			`inbox.toml:1: public_url: has the path /inbox, and other servers ask for /.well-known/webfinger at the root of a host, where this server has to answer them; give it a host of its own, such as "https://agents.example.com", and let the proxy pass that host on whole`,
+		},
+		"query in public_url": {
+			"public_url = \"https://example.com?a=b\"\n", nil,
 			`inbox.toml:1: public_url: has more than scheme, host and port; write "https://example.com"`,
+		},
+		"socket with TLS": {
+			minimal + "[http]\nlisten = \"unix:/run/inbox/http.sock\"\ntls = \"files\"\ncert_file = \"a\"\nkey_file = \"b\"\n", nil,
+			`inbox.toml:3: http.listen: is a socket of this machine, and TLS ends at the proxy in front of it; write http.tls = "off"`,
+		},
+		"socket with a relative path": {
+			minimal + "[http]\nlisten = \"unix:http.sock\"\n", nil,
+			`inbox.toml:3: http.listen: "unix:http.sock" is not a socket; write an absolute path of at most 100 bytes such as "unix:/run/inbox/http.sock"`,
 		},
 		"domain with a port": {
 			minimal + "domain = \"example.com:8443\"\n", nil,

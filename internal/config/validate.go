@@ -6,6 +6,7 @@ import (
 	"net/mail"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -44,7 +45,11 @@ func (c *Config) validateNames(p *problems) {
 	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "":
 		p.add(key, fmt.Sprintf("%q is not a web address", c.PublicURL), `write one such as "https://example.com"`)
 		return
-	case u.Path != "" || u.RawQuery != "" || u.User != nil || u.Fragment != "":
+	case u.Path != "":
+		p.add(key, fmt.Sprintf("has the path %s, and other servers ask for /.well-known/webfinger at the root of a host, where this server has to answer them", u.Path),
+			fmt.Sprintf("give it a host of its own, such as \"%s://agents.%s\", and let the proxy pass that host on whole", u.Scheme, u.Host))
+		return
+	case u.RawQuery != "" || u.User != nil || u.Fragment != "":
 		p.add(key, "has more than scheme, host and port", fmt.Sprintf("write %q", u.Scheme+"://"+u.Host))
 		return
 	case u.Scheme == "http" && !private:
@@ -100,7 +105,13 @@ func (c *Config) validateStorage(p *problems) {
 }
 
 func (c *Config) validateListeners(p *problems) {
-	listener(p, "http.listen", c.HTTP.Listen, false)
+	if path, is := socketPath(c.HTTP.Listen); !is {
+		listener(p, "http.listen", c.HTTP.Listen, false)
+	} else if !filepath.IsAbs(path) || len(path) > longestSocket {
+		p.add("http.listen", fmt.Sprintf("%q is not a socket", c.HTTP.Listen), `write an absolute path of at most 100 bytes such as "unix:/run/inbox/http.sock"`)
+	} else if c.HTTP.TLS != "off" {
+		p.add("http.listen", "is a socket of this machine, and TLS ends at the proxy in front of it", `write http.tls = "off"`)
+	}
 	for _, l := range c.optionalListeners() {
 		listener(p, l.key, l.address, true)
 	}
@@ -245,6 +256,9 @@ func listener(p *problems, key, text string, optional bool) {
 func (c *Config) checkLocal(p *problems) {
 	const remedy = "write a configuration file, or set INBOX_FEDERATION_ALLOW_PRIVATE=false to configure by environment alone"
 	for _, l := range append(c.optionalListeners(), address{"http.listen", c.HTTP.Listen}) {
+		if _, socket := socketPath(l.address); socket {
+			continue
+		}
 		if host, _, err := net.SplitHostPort(l.address); err == nil && !isLocal(host) {
 			p.add(l.key, "without a configuration file the server listens on loopback only", remedy)
 		}
@@ -255,6 +269,20 @@ func (c *Config) checkLocal(p *problems) {
 			p.add(key, "is not local, and without a configuration file the server is in development mode", remedy)
 		}
 	}
+}
+
+// longestSocket is what every system accepts as the path of a socket.
+const longestSocket = 100
+
+// socketPath returns the path of a listener that is a socket of this machine.
+func socketPath(listen string) (path string, is bool) { return strings.CutPrefix(listen, "unix:") }
+
+// Reach returns network and address by which this machine reaches a listener.
+func Reach(listen string) (network, address string) {
+	if path, is := socketPath(listen); is {
+		return "unix", path
+	}
+	return "tcp", Dialable(listen)
 }
 
 // Dialable turns the address of a listener on all interfaces into one that can be dialled on this machine; others stay as they are.

@@ -13,24 +13,36 @@ import (
 type Networks struct {
 	Trusted []netip.Prefix // proxies whose X-Forwarded-For is believed
 	Inside  []netip.Prefix // the operator's own: /metrics is shown to them and requests are not counted
+	Socket  bool           // connections without an address come by a socket of this machine: from a trusted proxy, or a program at 127.0.0.1
+}
+
+// ofSocket is the address of programs that connect by a socket of this machine.
+var ofSocket = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
+// peer returns the address of the other end of a connection, and whether it is a trusted proxy.
+func (n Networks) peer(remote string) (address netip.Addr, trusted bool) {
+	if address = addressOf(remote); n.Socket && !address.IsValid() {
+		return ofSocket, true
+	}
+	return address, contains(n.Trusted, address)
 }
 
 // Client is the address behind a connection from remote: that of the connection, or, where it comes from a trusted proxy,
 // the last address in forwarded (the values of X-Forwarded-For) that is not a trusted proxy itself. What untrusted peers
 // claim is not read. The zero Addr means unknown.
 func (n Networks) Client(remote string, forwarded []string) netip.Addr {
-	address := addressOf(remote)
-	if len(forwarded) == 0 || !contains(n.Trusted, address) {
+	address, trusted := n.peer(remote)
+	if len(forwarded) == 0 || !trusted {
 		return address
 	}
 
 	claims := strings.Split(strings.Join(forwarded, ","), ",")
-	for i := len(claims) - 1; i >= 0 && contains(n.Trusted, address); i-- {
+	for i := len(claims) - 1; i >= 0 && trusted; i-- {
 		claimed, err := parseClaim(claims[i])
 		if err != nil {
 			break
 		}
-		address = claimed
+		address, trusted = claimed, contains(n.Trusted, claimed)
 	}
 
 	return address
@@ -38,7 +50,8 @@ func (n Networks) Client(remote string, forwarded []string) netip.Addr {
 
 // untrustedForward reports whether a request names a client for which it is not believed.
 func (n Networks) untrustedForward(r *http.Request) bool {
-	return r.Header.Get("X-Forwarded-For") != "" && !contains(n.Trusted, addressOf(r.RemoteAddr))
+	_, trusted := n.peer(r.RemoteAddr)
+	return !trusted && r.Header.Get("X-Forwarded-For") != ""
 }
 
 // ClientIP returns the address of the client: see Networks.Client.
@@ -104,7 +117,7 @@ func inside(r *http.Request) bool {
 		passedOn = passedOn || len(r.Header.Values(name)) > 0
 	}
 
-	if passedOn && address == addressOf(r.RemoteAddr) {
+	if peer, _ := networks.peer(r.RemoteAddr); passedOn && address == peer {
 		return false
 	}
 	return contains(networks.Inside, address)

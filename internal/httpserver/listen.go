@@ -2,9 +2,14 @@ package httpserver
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"net"
 	"net/netip"
+	"os"
+	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -26,14 +31,57 @@ const (
 // connection that is never read, and a write to it would look done.
 const unsentBytes = 64 << 10
 
-// Listen takes a TCP address for a server that strangers reach. Beyond a number of open connections, in all and from one
-// public address, new ones are closed.
+// Listen takes a TCP address for a server that strangers reach, or the path of a socket after "unix:". Beyond a number of open connections, in
+// all and from one public address, new ones are closed.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
+	if path, is := strings.CutPrefix(address, socketPrefix); is {
+		listener, err := listenSocket(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		return newGate(listener), nil
+	}
 	listener, err := (&net.ListenConfig{Control: limitUnsent}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
 	return newGate(listener), nil
+}
+
+const (
+	socketPrefix = "unix:"
+	socketMode   = 0o660 // for the proxy, which is in the group of the socket
+)
+
+// listenSocket takes the path of a socket. One that a process left behind which died is replaced; any other file is not.
+func listenSocket(ctx context.Context, path string) (net.Listener, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
+	if errors.Is(err, syscall.EADDRINUSE) && abandoned(ctx, path) {
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+		listener, err = (&net.ListenConfig{}).Listen(ctx, "unix", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, socketMode); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return listener, nil
+}
+
+// abandoned reports whether a path is a socket on which no process listens.
+func abandoned(ctx context.Context, path string) bool {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode().Type() != fs.ModeSocket {
+		return false
+	}
+	connection, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+	if err == nil {
+		_ = connection.Close()
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // Inherit makes of a listener that another program has opened what Listen returns.

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -223,5 +225,41 @@ func TestRefusalsBelowV1(t *testing.T) {
 		if body.Error["code"] != c.code || body.Error["type"] != "invalid_request_error" || body.Error["message"] == "" || !has || param != nil {
 			t.Errorf("%s %s: %s", c.method, c.target, got.Body)
 		}
+	}
+}
+
+// TestListenLeavesOthersAlone: neither a file nor a socket on which a process listens is replaced, and the error says what to do.
+func TestListenLeavesOthersAlone(t *testing.T) {
+	directory, err := os.MkdirTemp("", "inbox") // a short path
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(directory) })
+	file, busy := filepath.Join(directory, "file"), filepath.Join(directory, "busy.sock")
+	if err := os.WriteFile(file, []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other, err := net.Listen("unix", busy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Close() })
+
+	for path, want := range map[string]string{file: "write another path", busy: "write another path", filepath.Join(directory, "none", "http.sock"): "make its directory"} {
+		server, err := New(Options{Listen: "unix:" + path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Listen(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if content, err := os.ReadFile(file); err != nil || string(content) != "kept" {
+		t.Errorf("%q %v", content, err)
+	}
+	if connection, err := net.Dial("unix", busy); err != nil {
+		t.Errorf("the other listener is gone: %v", err)
+	} else {
+		_ = connection.Close()
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -19,7 +20,7 @@ import (
 // Options of a server; zero values take the defaults.
 type Options struct {
 	Key            string         // configuration key of the address, for error messages; "http.listen"
-	Listen         string         // host:port; port 0 takes a free one
+	Listen         string         // host:port, or unix:/path; port 0 takes a free one
 	Routes         []Route        // of all rooms
 	Checks         []Check        // of readiness
 	Flood          []Rate         // of requests from one public address; none = no limit
@@ -160,17 +161,29 @@ func (s *Server) Listen() error {
 	if err != nil {
 		return s.explain(err)
 	}
-	s.listener = listener
+	s.take(listener)
 	return nil
 }
 
+// take serves at a listener. Who connects to a socket of this machine may do so by the rights of its file, so it is a trusted proxy.
+func (s *Server) take(listener net.Listener) {
+	s.listener = listener
+	for _, server := range append([]*Server{s}, s.others...) {
+		server.access.networks.Socket = listener.Addr().Network() == "unix"
+	}
+}
+
 // Use takes a listener that another program has opened, in the place of Listen.
-func (s *Server) Use(listener net.Listener) { s.listener = Inherit(listener) }
+func (s *Server) Use(listener net.Listener) { s.take(Inherit(listener)) }
 
 func (s *Server) explain(err error) error {
 	var said string
 	address := s.options.Listen
 	switch {
+	case errors.Is(err, syscall.EADDRINUSE) && strings.HasPrefix(address, socketPrefix):
+		said = address + " is in use by another program, or is another file: stop that program, move the file or write another path"
+	case errors.Is(err, syscall.EACCES) && strings.HasPrefix(address, socketPrefix), errors.Is(err, syscall.ENOENT):
+		said = "no socket can be made at " + address + ": make its directory, and let this program write there"
 	case errors.Is(err, syscall.EADDRINUSE):
 		said = address + " is in use by another program: stop that program or write another port"
 	case errors.Is(err, syscall.EACCES):

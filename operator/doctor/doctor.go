@@ -227,7 +227,10 @@ func (d *examiner) local() bool {
 
 // ownPlaces are the addresses of this server, which may be private.
 func ownPlaces(config *config.Config) []string {
-	places := []string{config.HTTP.Listen}
+	var places []string
+	if !strings.HasPrefix(config.HTTP.Listen, "unix:") {
+		places = append(places, config.HTTP.Listen)
+	}
 	for _, text := range []string{config.PublicURL, "https://" + config.Domain} {
 		if u, err := url.Parse(text); err == nil {
 			port := u.Port()
@@ -484,7 +487,7 @@ func (d *examiner) listeners(ctx context.Context) {
 }
 
 func (d *examiner) listener(ctx context.Context, name, address string, greets bool) {
-	greeting, err := d.dial(ctx, config.Dialable(address), greets)
+	greeting, err := d.dial(ctx, address, greets)
 	switch {
 	case err == nil && (!greets || strings.HasPrefix(greeting, "220")):
 		d.say(name, email.FindingOK, strings.TrimSpace(address+" "+greeting), "")
@@ -497,10 +500,16 @@ func (d *examiner) listener(ctx context.Context, name, address string, greets bo
 	}
 }
 
+// dial connects to host:port or to a listener as the settings name it.
 func (d *examiner) dial(ctx context.Context, address string, greets bool) (greeting string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	conn, err := d.client.Trusting(address).DialContext(ctx, "tcp", address)
+	network, place := config.Reach(address)
+	connect := (&net.Dialer{}).DialContext // to a socket of this machine
+	if network != "unix" {
+		connect = d.client.Trusting(place).DialContext
+	}
+	conn, err := connect(ctx, network, place)
 	if err != nil {
 		return "", err
 	}
