@@ -130,7 +130,7 @@ func (s Suppressions) Lift(ctx context.Context, address string) error {
 	}
 	lifted, err := LiftSuppression(ctx, s.store, vault, address)
 	if err == nil && !lifted {
-		err = fault.Newf(fault.NotFound, "%s is not suppressed; see: inbox mail suppressed list", address)
+		err = fault.Newf(fault.NotFound, "%s is not suppressed; see: inbox suppressions list", address)
 	}
 	return err
 }

@@ -442,7 +442,7 @@ func (o *outbox) open(ctx context.Context, delivery exchange.Delivery, all []str
 	}
 
 	if len(recipients) == 0 && len(delivery.Done) == 0 {
-		return nil, "", fault.GiveUp(message.Clip("suppressed: "+suppressed[0].Address+": "+suppressed[0].Reason+" (lift it with: inbox mail suppressed remove "+suppressed[0].Address+")", 500), nil)
+		return nil, "", fault.GiveUp(message.Clip("suppressed: "+suppressed[0].Address+": "+suppressed[0].Reason+" (lift it with: inbox suppressions remove "+suppressed[0].Address+")", 500), nil)
 	}
 
 	return recipients, left, nil

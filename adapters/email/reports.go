@@ -97,7 +97,7 @@ func (r *reporter) count(ctx context.Context, failure exchange.MailFailure) erro
 	failure.At = r.now()
 	suppressed, err := r.suppressions.MailFailed(ctx, failure)
 	if suppressed && err == nil {
-		r.log.WarnContext(ctx, "nothing is sent to an address any more; see: inbox mail suppressed list",
+		r.log.WarnContext(ctx, "nothing is sent to an address any more; see: inbox suppressions list",
 			"address", failure.Address, "kind", failure.Kind, "reason", failure.Reason)
 	}
 
@@ -329,7 +329,7 @@ func (r *reporter) alive(ctx context.Context, mail *arrival) {
 		r.log.InfoContext(ctx, "mail is sent to an address again, from which a proven mail came", "address", address)
 	}
 	if err != nil {
-		r.log.WarnContext(ctx, "the suppression of an address could not be ended; lift it with: inbox mail suppressed remove ADDRESS", "address", address, "error", err)
+		r.log.WarnContext(ctx, "the suppression of an address could not be ended; lift it with: inbox suppressions remove ADDRESS", "address", address, "error", err)
 	}
 }
 

@@ -408,7 +408,7 @@ func TestSuppressedAddressesGetNothing(t *testing.T) {
 	reply := replyTo(in, normalized.Text("x"))
 	o.suppressed = []exchange.Suppression{{Address: "ann@sender.test", Kind: exchange.FailureHard, Reason: "550 5.1.1 nobody"}}
 	_, err := s.deliver(reply)
-	if found := fault.Of(err); !found.Permanent || !strings.Contains(found.Public, "inbox mail suppressed remove ann@sender.test") {
+	if found := fault.Of(err); !found.Permanent || !strings.Contains(found.Public, "inbox suppressions remove ann@sender.test") {
 		t.Errorf("%v", err)
 	}
 	reply.Response.Cc = []string{"@two@sender.test"}

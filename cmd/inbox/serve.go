@@ -35,6 +35,9 @@ newer database): agents get new keys, and what only the old keys open is lost.`,
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			outliveReaders()
+			if err := checkAddresses(); err != nil {
+				return err
+			}
 			manager, err := systemd.Open()
 			if err != nil {
 				return err

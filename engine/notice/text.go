@@ -48,7 +48,7 @@ var wordsOf = map[string]words{
 	exchange.NoticeReport: {"report came", "reports came", "", "", "inbox reports list", ""},
 	exchange.NoticeMail:   {"mail came for you", "mails came for you", "", "", "inbox mail list", "inbox mail show %s"},
 	exchange.NoticeBounce: {
-		"mail came back or was complained about", "mails came back or were complained about", "", "", "inbox mail suppressed list", "inbox show %s",
+		"mail came back or was complained about", "mails came back or were complained about", "", "", "inbox suppressions list", "inbox show %s",
 	},
 	exchange.NoticeDestination: {
 		"destination was given up", "destinations were given up", "", "", "inbox deliveries list --state dead", "",
