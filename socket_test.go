@@ -17,11 +17,7 @@ import (
 // TestHTTPAtASocket: the server listens at a socket that a dead process left behind, asks itself there, and an operator tries an agent there.
 func TestHTTPAtASocket(t *testing.T) {
 	t.Parallel()
-	directory, err := os.MkdirTemp("", "inbox") // a short path
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(directory) })
+	directory := t.TempDir()
 	path := filepath.Join(directory, "http.sock")
 	left, err := net.Listen("unix", path)
 	if err != nil {

@@ -230,11 +230,7 @@ func TestRefusalsBelowV1(t *testing.T) {
 
 // TestListenLeavesOthersAlone: neither a file nor a socket on which a process listens is replaced, and the error says what to do.
 func TestListenLeavesOthersAlone(t *testing.T) {
-	directory, err := os.MkdirTemp("", "inbox") // a short path
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(directory) })
+	directory := t.TempDir()
 	file, busy := filepath.Join(directory, "file"), filepath.Join(directory, "busy.sock")
 	if err := os.WriteFile(file, []byte("kept"), 0o600); err != nil {
 		t.Fatal(err)
