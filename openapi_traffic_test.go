@@ -645,6 +645,13 @@ func (c *traffic) operatesHeld(token string) {
 		c.call("POST", at, token, decision.body, 204)
 		c.call("POST", at, token, decision.body, 409)
 	}
+	dropped := c.call("GET", "/api/v1/held?agent=closed&dropped=true", token, "", 200)["items"].([]any)
+	if len(dropped) != 1 {
+		c.Fatalf("%d messages are dropped: %v", len(dropped), dropped)
+	}
+	at := "/api/v1/held/" + fmt.Sprint(dropped[0].(map[string]any)["id"]) + "/restore"
+	c.call("POST", at, token, "", 204)
+	c.call("POST", at, token, "", 409)
 	c.call("POST", "/api/v1/held/nothing/release", token, "", 404)
 }
 

@@ -16,8 +16,8 @@ type eraseBody struct {
 	DryRun   bool   `json:"dry_run,omitempty"`
 }
 
-// erasePerson begins an erasure at every domain, which the server does in the background. Where a domain fails the answer is an error, so that nobody takes
-// a part for the whole: the request may be repeated.
+// erasePerson begins an erasure at every domain, which the server does in the background. Where a domain fails the answer is an error, so that no client takes
+// a part for the whole. The request may be repeated.
 func (a *API) erasePerson(w http.ResponseWriter, r *http.Request) (any, error) {
 	var wanted eraseBody
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxEntryBytes))

@@ -16,7 +16,7 @@ import (
 // single are the calls that look at one thing. Everything else that is read below /api/v1 is a list.
 var single = map[string]string{
 	"/api/v1/unread": "a count", "/api/v1/waiting": "counts", "/api/v1/usage": "sums", "/api/v1/statistics": "sums in steps of time",
-	"/api/v1/backlog": "sums by kind", "/api/v1/settings": "a document", "/api/v1/pause": "the pause of all agents", "/api/v1/people/preview": "who a name means",
+	"/api/v1/backlog": "sums by kind", "/api/v1/settings": "a document", "/api/v1/pause": "the pause of all agents",
 	"/api/v1/turns/{turn}/result": "a document", "/api/v1/turns/{turn}/recording": "a document", "/api/v1/threads/{thread}/takeover": "who has one conversation",
 }
 

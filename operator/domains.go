@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"inbox/exchange"
 	"inbox/internal/config"
 	"inbox/internal/fault"
 )
@@ -105,7 +106,8 @@ func (i *incomplete) Unwrap() []error { return i.failures }
 
 // OfPerson is what all domains answered about a person.
 type OfPerson struct {
-	Items   []AtDomain       `json:"items"`
+	exchange.List[AtDomain] // one page: there are no more domains than the settings have
+
 	LeftOut []OrphanedDomain `json:"left_out,omitempty"` // their data is stored, but they are not in the settings
 }
 

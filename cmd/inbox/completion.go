@@ -32,6 +32,7 @@ var (
 	threadIDs      = completed{path: "/api/v1/threads", word: "thread_id", about: []string{"agent", "sender"}}
 	chatAgents     = completed{path: "/api/v1/agents", word: "name", about: []string{"summary"}, front: "@"}
 	heldIDs        = completed{path: "/api/v1/held", word: "id", about: []string{"agent", "message.sender.address"}}
+	droppedIDs     = completed{path: "/api/v1/held?dropped=true", word: "id", about: []string{"agent", "message.sender.address"}}
 	failedIDs      = completed{path: "/api/v1/failed", word: "id", about: []string{"agent", "reason"}}
 	deadDeliveries = completed{path: "/api/v1/deliveries?state=dead", word: "id", about: []string{"address", "reason"}}
 	openDeliveries = completed{path: "/api/v1/deliveries?state=pending", word: "id", about: []string{"address", "reason"}}

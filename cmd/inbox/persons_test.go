@@ -241,8 +241,7 @@ func TestPersonAtSeveralDomains(t *testing.T) {
 				t.Errorf("the receipt is %+v", receipt)
 			}
 		}
-		var list struct{ Erasures []operator.DomainReceipt }
-		if list = decoded[struct{ Erasures []operator.DomainReceipt }](t, call("GET", "/api/v1/erasures", "")); len(list.Erasures) != 3 || list.Erasures[0].Domain != "third.example" {
+		if list := decoded[exchange.List[operator.DomainReceipt]](t, call("GET", "/api/v1/erasures", "")); len(list.Items) != 3 || list.Items[0].Domain != "third.example" {
 			t.Errorf("receipts: %+v", list)
 		}
 

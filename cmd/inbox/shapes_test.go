@@ -360,6 +360,7 @@ var shown = []struct {
 	{"approvals show", []string{"APPROVAL"}, false},
 	{"held release", []string{"HELD0", "HELD1"}, true},
 	{"held drop", []string{"HELD2"}, true},
+	{"held restore", []string{"HELD2"}, true},
 	{"deliveries retry", []string{"DELIVERY0"}, true},
 	{"deliveries cancel", []string{"DELIVERY1"}, true},
 	{"demands withdraw", []string{"DEMAND"}, false},
@@ -407,8 +408,8 @@ var shown = []struct {
 	{"mail forward", []string{"MAIL", "me@far.example"}, false},
 	{"simulate chat", []string{"--agent", "echo", "--text", "hello"}, false},
 	{"agents test", []string{"echo"}, false},
-	{"export", []string{"ana2@mail.test", "--dry-run"}, false},
-	{"erase", []string{"ana2@mail.test", "--dry-run"}, false},
+	{"export", []string{"ana2@mail.test", "--dry-run"}, true},
+	{"erase", []string{"ana2@mail.test", "--dry-run"}, true},
 	{"agents add", []string{"third", "--kind", "echo"}, false},
 	{"agents remove", []string{"third"}, false},
 	{"reload", nil, false},
@@ -488,9 +489,12 @@ func TestCompletionAsksTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := o.Operator().Held.Drop(t.Context(), held[3].ID, "spam"); err != nil {
+		t.Fatal(err)
+	}
 	for line, want := range map[string]string{
 		"agents pause ": "echo\tAnswers every message.", "agents pause ec": "echo\t", "chat ": "@echo\t", "list --agent ": "closed\n", "list --state fa": "failed\n",
-		"held drop ": held[0].ID + "\tclosed", "show ": o.answered[4].ID + "\techo", "deliveries retry ": "019a0000-0000-7000-8006-000000000001\t",
+		"held drop ": held[0].ID + "\tclosed", "held restore ": held[3].ID + "\tclosed", "show ": o.answered[4].ID + "\techo", "deliveries retry ": "019a0000-0000-7000-8006-000000000001\t",
 		"jobs remove ": "019a0000-0000-7000-8003-000000000002\tnobody does it, no way", "block remove ": "ana1.test\trefuse", "tokens list --scope p": "peer\n",
 		"tool-requests show ": "019a0000-0000-7000-8004-000000000000\tclient/look, echo", "suppressions remove ana2": "ana2@gone.test\thard", "tasks show run": "run0\tsucceeded",
 		"demands withdraw ": "019a0000-0000-7000-8001-000000000000\t", "sessions end ": "019a0000-0000-7000-8020-000000000001\tann", "mail show ": "019a0000-0000-7000-8008-000000000000\t",

@@ -106,7 +106,7 @@ func newHeldDrop() *cobra.Command {
 }
 
 func newHeldRestore() *cobra.Command {
-	return &cobra.Command{
+	return completing(withJSON(&cobra.Command{
 		Use:   "restore ID…",
 		Short: "Put dropped messages back on hold",
 		Long: `Puts messages back on hold that you or a block dropped from there. It works until their content expires, as "inbox held list --dropped"
@@ -118,7 +118,7 @@ shows, and not while their sender is blocked.`,
 				return o.Held.Restore(cmd.Context(), id)
 			})
 		},
-	}
+	}), droppedIDs)
 }
 
 func newRetry() *cobra.Command {

@@ -16,8 +16,8 @@ func text(ctx context.Context, english string, pairs ...any) string {
 	return texts.Text(ctx, english, pairs...)
 }
 
-func count(ctx context.Context, n int, one, several string, pairs ...any) string {
-	return texts.Count(ctx, n, one, several, pairs...)
+func count(ctx context.Context, n int, one, several string) string {
+	return texts.Count(ctx, n, one, several)
 }
 
 // fieldLabel translates the names of lines about the operator; others are shown as they are.

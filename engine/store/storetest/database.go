@@ -196,7 +196,7 @@ func Directory(t testing.TB, open func(directory string) (io.Closer, error)) str
 // fsyncs take real time, and no such test is about what a disk keeps.
 func MemoryDirectory(t testing.TB, open func(directory string) (io.Closer, error)) string {
 	t.Helper()
-	directory, err := os.MkdirTemp("/dev/shm", "inbox-virtual-*")
+	directory, err := os.MkdirTemp("/dev/shm", "inbox-virtual-*") //nolint:usetesting // T.TempDir is on disk
 	if err != nil {
 		return Directory(t, open)
 	}
