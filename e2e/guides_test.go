@@ -162,6 +162,7 @@ var words = []word{
 	{"inbox retry", "A", "echo broken", false},
 	{"inbox deliveries list", "ID", "answered", false},
 	{"inbox deliveries retry", "ID", "dead", false},
+	{"inbox held restore", "ID", "dropped", false},
 	{"inbox held", "019a…", "held", false},
 	{"inbox approvals", "7k3mq2", "approval", false},
 	{"inbox tasks cancel", "task_run_5c…", "waiting_task", false},
@@ -203,6 +204,7 @@ with_result() { turn_of shelf hello; }
 mail() { sent="$(openssl rand -hex 8)@sender.example"; swaks --silent 2 --server 127.0.0.1 --from "$1" --to "$2@agents.example" --header "Message-Id: <$sent>" >&2; }
 newest_held() { inbox held list --json | text id; }
 held() { mail "$(openssl rand -hex 4)@sender.example" helper; until_some newest_held; }
+dropped() { dropping="$(held)"; inbox held drop "$dropping" >&2; echo "$dropping"; }
 newest_dead() { inbox deliveries list --state dead --json | text id; }
 dead() { inbox held release "$(held)" >&2; until_some newest_dead; }
 mail_for_the_operator() { mail "$(openssl rand -hex 4)@sender.example" postmaster; inbox mail list --mailbox postmaster --json | text id; }
