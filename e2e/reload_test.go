@@ -196,7 +196,7 @@ func TestReloadTakesEffect(t *testing.T) {
 			t.Errorf("the new agent: %v %s", err, texts(task))
 		}
 		address := identity.Address{Local: "extra", Domain: "inbox.test"}
-		if got := p.status("/.well-known/webfinger?resource=acct:" + address.Acct()); got != http.StatusOK {
+		if got := p.status("/.well-known/webfinger?resource=" + address.Acct()); got != http.StatusOK {
 			t.Errorf("WebFinger of the new agent: %d", got)
 		}
 		if refusal := p.put(load.Mail{From: "ann@sender.test", To: "extra@inbox.test", MessageID: "new@sender.test", Subject: "Hello", Body: "hello"}); refusal != "" {
