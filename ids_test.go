@@ -25,7 +25,7 @@ import (
 	"inbox/internal/queue"
 	"inbox/internal/webhooksignature"
 	"inbox/normalized"
-	"inbox/operator"
+	"inbox/operator/lookup"
 	"inbox/policypart"
 )
 
@@ -229,7 +229,7 @@ func TestKindsOfIDsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	var rows strings.Builder
-	for _, kind := range operator.Kinds() {
+	for _, kind := range lookup.Kinds() {
 		fmt.Fprintf(&rows, "| %s | %s |\n", kind.Name, kind.From)
 	}
 	if !strings.Contains(string(guide), rows.String()) {

@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -21,6 +20,8 @@ import (
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/operator"
+	"inbox/operator/operation"
+	"inbox/operator/takeover"
 )
 
 // API is what operators' programs call, below /api/v1. Every call needs a bearer token of an operator with the role of the call
@@ -46,7 +47,7 @@ func (a *API) WithChat(chat OperatorChat) *API {
 
 // Routes are all calls. Each does what a command does: inbox held, inbox approvals, inbox tool-requests, inbox people, inbox audit, inbox show, inbox waiting, inbox retry.
 func (a *API) Routes() []httpserver.Route {
-	return slices.Concat(a.agentRoutes(), a.arrivalRoutes(), a.listRoutes(), a.chatRoutes(), a.mailRoutes(), a.takeoverRoutes(), a.simulateRoutes(), a.statisticsRoutes(), []httpserver.Route{
+	return slices.Concat(a.agentRoutes(), a.arrivalRoutes(), a.listRoutes(), a.chatRoutes(), a.mailRoutes(), routes(a, a.operator.Takeovers, takeover.Operations()), a.simulateRoutes(), a.statisticsRoutes(), []httpserver.Route{
 		a.route(http.MethodGet, "/api/v1/held", a.listHeld),
 		a.route(http.MethodPost, "/api/v1/held/{turn}/release", a.release),
 		a.route(http.MethodPost, "/api/v1/held/{turn}/drop", a.drop),
@@ -139,12 +140,26 @@ type call func(w http.ResponseWriter, r *http.Request) (any, error)
 // written is the value of a call that wrote its answer itself.
 type written struct{}
 
+// routes are those of the operations of a subject.
+func routes[S any](a *API, subject S, operations []operation.Operation[S]) (list []httpserver.Route) {
+	for _, one := range operations {
+		list = append(list, a.serve(one.Method, one.Path, one.NeededRole(), one.Changes(), func(w http.ResponseWriter, r *http.Request) (any, error) {
+			return one.Serve(w, r, subject, operation.Caller{By: caller(r), Owner: owner(r)})
+		}))
+	}
+	return list
+}
+
 func (a *API) route(method, pattern string, do call) httpserver.Route {
-	needed := RoleOf(method, pattern)
+	return a.serve(method, pattern, RoleOf(method, pattern), method != http.MethodGet && !unrecorded[pattern], do)
+}
+
+// serve checks the role of the caller and records what will change before it is done: an act without its record must not be.
+func (a *API) serve(method, pattern string, needed exchange.Role, changes bool, do call) httpserver.Route {
 	return httpserver.Route{Method: method, Pattern: pattern, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		token, err := a.authorize(w, r, needed)
-		if err == nil {
+		if err == nil && changes {
 			err = a.record(r, token, pattern)
 		}
 		if err != nil {
@@ -213,11 +228,8 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request, needed exchange.
 // unrecorded are calls that change nothing but what the caller has read: a program that reads on would push everything else off the trail.
 var unrecorded = map[string]bool{"/api/v1/threads/{thread}/read": true, "/api/v1/unread": true}
 
-// record writes what an operator is about to change. It is written before: an act without its record must not be.
+// record writes what an operator is about to change.
 func (a *API) record(r *http.Request, token exchange.Token, pattern string) error {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead || unrecorded[pattern] {
-		return nil
-	}
 	act := exchange.OperatorAct(exchange.OperatorPrincipal(token.Name), r.Method, pattern, r.URL.Path)
 	act.Agent = httpserver.Param(r, "agent")
 	return a.operator.Audit.Record(r.Context(), act)
@@ -280,15 +292,7 @@ func readOptional(w http.ResponseWriter, r *http.Request, limit int64, into any,
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
-	return unreadable(err, hint)
-}
-
-// unreadable refuses a body and names the member that is not known, where that is the reason.
-func unreadable(err error, hint string) error {
-	if member, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown { // encoding/json has no type for it
-		hint = "the member " + member + " is not known: " + hint
-	}
-	return fault.Wrap(fault.Malformed, hint, err)
+	return operation.Unreadable(err, hint)
 }
 
 const (

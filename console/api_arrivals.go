@@ -11,6 +11,7 @@ import (
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/operator"
+	"inbox/operator/lookup"
 )
 
 // arrivalRoutes are the lists of what came in and of all that is beside it.
@@ -143,13 +144,28 @@ func (a *API) listThreads(_ http.ResponseWriter, r *http.Request) (any, error) {
 
 // threadReaders says who can read a conversation.
 func (a *API) threadReaders(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return a.operator.Takeovers.Readers(r.Context(), conversation(r, "thread"))
+	return a.operator.Arrivals.Readers(r.Context(), conversation(r))
 }
 
 // owner is whose marks a caller's are: those of its token, as at the console.
 func owner(r *http.Request) exchange.SessionOwner {
 	token, _ := r.Context().Value(tokenKey{}).(exchange.Token)
 	return exchange.SessionOwner{TokenID: token.ID}
+}
+
+func conversation(r *http.Request) lookup.ConversationID {
+	return lookup.ConversationID{ID: httpserver.Param(r, "thread"), Agent: r.URL.Query().Get("agent"), Whole: true}
+}
+
+// wanted reads true or false from the query; absent = false.
+func wanted(r *http.Request, name string) (bool, error) {
+	switch r.URL.Query().Get(name) {
+	case "", "false":
+		return false, nil
+	case "true":
+		return true, nil
+	}
+	return false, fault.InField(name, "must be true or false")
 }
 
 // unreadAnswer counts conversations that the caller did not read.
@@ -171,7 +187,7 @@ func (a *API) unread(_ http.ResponseWriter, r *http.Request) (any, error) {
 
 // markRead takes ?agent=, where several agents have a conversation with the id.
 func (a *API) markRead(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return nil, a.operator.Takeovers.MarkRead(r.Context(), owner(r), conversation(r, "thread"))
+	return nil, a.operator.Arrivals.MarkConversationRead(r.Context(), owner(r), conversation(r))
 }
 
 // markAllRead takes ?until=, the newest message that the caller knows.

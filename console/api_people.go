@@ -6,6 +6,7 @@ import (
 
 	"inbox/internal/fault"
 	"inbox/operator"
+	"inbox/operator/operation"
 )
 
 // eraseBody names a person as the command does.
@@ -24,7 +25,7 @@ func (a *API) erasePerson(w http.ResponseWriter, r *http.Request) (any, error) {
 	decoder.DisallowUnknownFields()
 	const hint = `send {"person":"alice@example.org"}`
 	if err := decoder.Decode(&wanted); err != nil {
-		return nil, unreadable(err, hint)
+		return nil, operation.Unreadable(err, hint)
 	}
 	if wanted.Person == "" {
 		return nil, fault.New(fault.Malformed, hint)

@@ -15,6 +15,7 @@ import (
 	"inbox/internal/httpserver"
 	"inbox/normalized"
 	"inbox/operator"
+	"inbox/operator/operation"
 )
 
 const (
@@ -57,7 +58,7 @@ func (a *API) addEntry(list string) call {
 			if errors.As(err, new(*http.MaxBytesError)) || fault.Is(err, fault.Unavailable) {
 				return nil, err
 			}
-			return nil, unreadable(err, `send {"target":"example.com","effect":"refuse","reason":"…"}`)
+			return nil, operation.Unreadable(err, `send {"target":"example.com","effect":"refuse","reason":"…"}`)
 		}
 		if len(wanted.Reason) > maxReasonBytes {
 			return nil, fault.InField("reason", "must be at most 500 bytes of text")

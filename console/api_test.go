@@ -198,7 +198,7 @@ func newOffice() *office {
 func call(t *testing.T, o *office, method, path, body, authorization string) *httptest.ResponseRecorder {
 	t.Helper()
 	api := console.NewAPI(&operator.Operator{
-		Tokens: operator.Tokens{Rows: o}, Messages: operator.Messages{Timelines: o, Finder: o}, Held: operator.Held{HeldDecisions: o, Turns: o},
+		Tokens: operator.Tokens{Rows: o}, Messages: operator.Messages{Timelines: o, Finder: o, Rows: o}, Held: operator.Held{HeldDecisions: o, Turns: o},
 		Audit: operator.Audit{Rows: o}, People: operator.People{Rows: o}, Approvals: o,
 	}).WithChat(mute{})
 	server, err := httpserver.New(httpserver.Options{Routes: api.Routes()})

@@ -21,7 +21,9 @@ import (
 	"inbox/normalized"
 	"inbox/operator"
 	"inbox/operator/doctor"
+	"inbox/operator/operation"
 	"inbox/operator/setup"
+	"inbox/operator/takeover"
 	"inbox/policypart"
 )
 
@@ -76,10 +78,6 @@ var roles = map[string]exchange.Role{
 	"POST /api/v1/turns/{turn}/retry":             exchange.RoleWork,
 	"POST /api/v1/turns/retry":                    exchange.RoleWork,
 	"POST /api/v1/simulate":                       exchange.RoleWork,
-	"POST /api/v1/turns/{turn}/reply":             exchange.RoleWork,
-	"POST /api/v1/threads/{thread}/reply":         exchange.RoleWork,
-	"PUT /api/v1/threads/{thread}/takeover":       exchange.RoleWork,
-	"DELETE /api/v1/threads/{thread}/takeover":    exchange.RoleWork,
 	"POST /api/v1/deliveries/retry":               exchange.RoleWork,
 	"POST /api/v1/deliveries/{delivery}/retry":    exchange.RoleWork,
 	"POST /api/v1/deliveries/{delivery}/cancel":   exchange.RoleWork,
@@ -106,6 +104,11 @@ var roles = map[string]exchange.Role{
 
 // RoleOf returns the role that a call of the operator API needs.
 func RoleOf(method, pattern string) exchange.Role {
+	for _, one := range takeover.Operations() {
+		if one.Method == method && one.Path == pattern {
+			return one.NeededRole()
+		}
+	}
 	if role, is := roles[method+" "+pattern]; is {
 		return role
 	}
@@ -178,30 +181,6 @@ func Operations() []openapi.Operation {
 		{
 			Method: "GET", Path: "/api/v1/follows", Summary: "Who follows an agent, and who waits to",
 			Query: []string{"limit:integer", "before", "agent", "state", "actor"}, Response: exchange.List[operator.Follow]{}, Errors: absent,
-		},
-		{
-			Method: "GET", Path: "/api/v1/takeovers", Summary: "Conversations that operators have taken over, newest first",
-			Query: append([]string{"holder"}, withOpen...), Response: exchange.List[exchange.Takeover]{},
-		},
-		{
-			Method: "GET", Path: "/api/v1/threads/{thread}/takeover", Summary: "Which operator has a conversation",
-			Query: []string{"agent"}, Response: exchange.Takeover{}, Errors: taken,
-		},
-		{
-			Method: "PUT", Path: "/api/v1/threads/{thread}/takeover", Summary: "Take a conversation over from its agent",
-			Query: []string{"agent", "force:boolean"}, Response: exchange.Takeover{}, Errors: taken,
-		},
-		{
-			Method: "DELETE", Path: "/api/v1/threads/{thread}/takeover", Summary: "Hand a conversation back to its agent",
-			Query: []string{"agent", "note", "drop:boolean", "force:boolean"}, Response: exchange.Takeover{}, Errors: taken,
-		},
-		{
-			Method: "POST", Path: "/api/v1/threads/{thread}/reply", Summary: "Answer the message of a conversation that waits, as its agent",
-			Query: []string{"agent"}, Headers: []string{"Idempotency-Key"}, Request: answerBody{Text: "Hello", MIME: "text/markdown"}, Response: operator.Addressee{}, Errors: taken,
-		},
-		{
-			Method: "POST", Path: "/api/v1/turns/{turn}/reply", Summary: "Answer a message as its agent",
-			Query: []string{"agent"}, Headers: []string{"Idempotency-Key"}, Request: answerBody{Text: "Hello", MIME: "text/markdown"}, Response: operator.Addressee{}, Errors: taken,
 		},
 		{Method: "GET", Path: "/api/v1/held", Summary: "Messages that wait for the operator; with dropped=true those that were dropped and can be restored", Query: append([]string{"dropped"}, ofAgent...), Response: exchange.List[exchange.TurnRecord]{}},
 		{Method: "POST", Path: "/api/v1/held/{turn}/release", Summary: "Let the agent answer a held message", Errors: taken},
@@ -365,7 +344,13 @@ func Operations() []openapi.Operation {
 	for i := range list {
 		list[i].Tag, list[i].Security = "operator", "operator"
 	}
+	return slices.Concat(list, described(takeover.Operations()))
+}
 
+func described[S any](operations []operation.Operation[S]) (list []openapi.Operation) {
+	for _, one := range operations {
+		list = append(list, one.Describe())
+	}
 	return list
 }
 

@@ -15,6 +15,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
+	"inbox/operator/lookup"
 )
 
 // Answers changes answers that were given. Id is that of an answer, of its message (turn), or its address on the web; by is
@@ -24,7 +25,7 @@ type Answers struct {
 	store    *store.Store
 	delivery *delivery.Service
 	later    func(activitypub.Later) queue.NewJob
-	resolve  resolver
+	index    *lookup.Index
 }
 
 // Revises reports whether answers of a channel can be changed at all once they were sent. One answer may still be fixed.
@@ -67,7 +68,7 @@ func (a Answers) find(ctx context.Context, id string) (string, error) {
 			return "", err
 		}
 	}
-	replyID, err := a.resolve.reply(ctx, id)
+	replyID, err := a.index.Reply(ctx, id)
 	if fault.Is(err, fault.NotFound) {
 		return "", fault.Wrap(fault.NotFound, "no answer "+id+" was given here; give the id of an answer, any id of its message, or its address", err)
 	}

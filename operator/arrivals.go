@@ -8,13 +8,20 @@ import (
 
 	"inbox/engine/store"
 	"inbox/exchange"
+	"inbox/internal/config"
 	"inbox/internal/fault"
 	"inbox/internal/markup"
 	"inbox/normalized"
+	"inbox/operator/lookup"
 )
 
 // Arrivals are what came in: messages in the order in which they came, and the conversations that they are in.
-type Arrivals struct{ store *store.Store }
+type Arrivals struct {
+	store *store.Store
+	index *lookup.Index
+
+	current func() *config.Config // says whose history follows the person
+}
 
 // Page lists messages, newest first. A page may have fewer than its limit although more follow; Next alone says so.
 func (a Arrivals) Page(ctx context.Context, filter exchange.ArrivalFilter) (exchange.ArrivalPage, error) {
@@ -162,6 +169,20 @@ func (a Arrivals) CountUnread(ctx context.Context, owner exchange.SessionOwner) 
 // MarkRead keeps that an operator has read a conversation up to a message.
 func (a Arrivals) MarkRead(ctx context.Context, owner exchange.SessionOwner, turn exchange.TurnRecord) error {
 	return a.store.MarkRead(ctx, owner, turn)
+}
+
+// MarkConversationRead keeps that an operator has read a conversation up to its newest message. fault.NotFound when there is none, fault.Conflict
+// when the id is one of several.
+func (a Arrivals) MarkConversationRead(ctx context.Context, owner exchange.SessionOwner, id lookup.ConversationID) error {
+	turn, _, err := a.index.Conversation(ctx, id)
+	if err != nil {
+		return err
+	}
+	newest, err := a.Thread(ctx, turn.Agent, turn.ThreadID, "", 1)
+	if err != nil || len(newest) == 0 {
+		return err
+	}
+	return a.store.MarkRead(ctx, owner, newest[0])
 }
 
 // MarkAllRead keeps that an operator has read all conversations up to a message; an empty id is that of the newest one.

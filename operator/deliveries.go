@@ -9,6 +9,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
+	"inbox/operator/lookup"
 )
 
 type (
@@ -34,7 +35,7 @@ type Deliveries struct {
 	store    *store.Store
 	delivery *delivery.Service
 
-	resolve resolver
+	index *lookup.Index
 }
 
 // List lists deliveries, newest first.
@@ -53,7 +54,7 @@ type ShownDelivery struct {
 
 // Show returns one delivery; fault.NotFound when there is none.
 func (d Deliveries) Show(ctx context.Context, id string) (shown ShownDelivery, err error) {
-	if id, err = d.resolve.delivery(ctx, id); err != nil {
+	if id, err = d.index.Delivery(ctx, id); err != nil {
 		return shown, err
 	}
 	record, reply, err := d.store.Deliverer().Delivery(ctx, id)
@@ -75,7 +76,7 @@ func (d Deliveries) Show(ctx context.Context, id string) (shown ShownDelivery, e
 
 // Retry sends a dead or cancelled delivery again, under the same wire id.
 func (d Deliveries) Retry(ctx context.Context, id string) error {
-	id, err := d.resolve.delivery(ctx, id)
+	id, err := d.index.Delivery(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func (d Deliveries) RetryDead(ctx context.Context, filter exchange.RetryFilter, 
 
 // Cancel stops a delivery that has not been made.
 func (d Deliveries) Cancel(ctx context.Context, id string) error {
-	id, err := d.resolve.delivery(ctx, id)
+	id, err := d.index.Delivery(ctx, id)
 	if err != nil {
 		return err
 	}

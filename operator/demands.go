@@ -8,6 +8,7 @@ import (
 
 	"inbox/engine/store"
 	"inbox/internal/fault"
+	"inbox/operator/lookup"
 	"inbox/policypart"
 )
 
@@ -16,8 +17,8 @@ import (
 type Demands struct {
 	DemandEndings
 
-	store   *store.Store
-	resolve resolver
+	store *store.Store
+	index *lookup.Index
 }
 
 // DemandEndings end demands.

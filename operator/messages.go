@@ -9,9 +9,11 @@ import (
 	"inbox/engine/delivery"
 	"inbox/engine/moderation"
 	"inbox/engine/pipeline"
+	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
+	"inbox/operator/lookup"
 )
 
 // Messages are what was accepted, with what became of it.
@@ -20,10 +22,11 @@ type Messages struct {
 
 	Timelines Timelines
 	Finder    Finder
+	Rows      Belongings
 	Originals Originals
 	Files     func() (exchange.Files, error) // opens the blob store, which large originals alone need
 
-	resolve resolver
+	index *lookup.Index
 }
 
 // Originals keep messages as they came.
@@ -40,6 +43,27 @@ type Retries interface {
 	// RetryFailed runs all that the filter selects and returns what becomes of each. With dryRun it changes nothing. A second
 	// call finds nothing to do.
 	RetryFailed(ctx context.Context, filter exchange.RetryFilter, by string, dryRun bool) (exchange.RetryResult, error)
+}
+
+// Finder finds messages by their ids; lookup.Index does.
+type Finder interface {
+	// Find returns the turns to which an id leads, newest first, and the first kind of id that it is; fault.NotFound for none.
+	Find(ctx context.Context, id string) (kind string, turns []string, err error)
+}
+
+// Belongings are what belongs to a message beside its timeline.
+type Belongings interface {
+	Deliveries(ctx context.Context, filter delivery.Filter) ([]delivery.Record, error)
+	ToolRequests(ctx context.Context, filter exchange.ToolRequestFilter) ([]exchange.ToolRequest, error)
+	// Takeover returns the newest takeover of a conversation, which may have ended.
+	Takeover(ctx context.Context, agent, threadID string) (exchange.Takeover, bool, error)
+	WaitingForOperator(ctx context.Context, agent, threadID string, limit int) ([]string, error)
+	// TurnJob returns the job of a turn; found is false when it has none.
+	TurnJob(ctx context.Context, turn exchange.TurnRecord) (job store.JobRecord, found bool, err error)
+	// BackEnds lists the newest outage of each agent that had one.
+	BackEnds(ctx context.Context) ([]pipeline.BackEnd, error)
+	// Draft returns what the agent said while an operator had the conversation; fault.NotFound when it said nothing.
+	Draft(ctx context.Context, turnID string) (exchange.Reply, error)
 }
 
 // Timelines find messages and what happened to them.
@@ -82,9 +106,9 @@ type Shown struct {
 	// Draft is what the agent said while an operator had the conversation: it did not leave. Nil = nothing.
 	Draft *normalized.Response `json:"draft,omitempty"`
 
-	// Found is of which kind the id is by which the message was found; one of Kinds.
+	// Found is of which kind the id is by which the message was found; one of lookup.Kinds.
 	Found string `json:"found,omitempty"`
-	// Others are further turns to which the id leads, newest first and at most MaxOthers: those of a session, or of an id that
+	// Others are further turns to which the id leads, newest first and at most lookup.MaxOthers: those of a session, or of an id that
 	// several senders chose.
 	Others []string `json:"others,omitempty"`
 }
@@ -101,12 +125,12 @@ func (m Messages) waits(ctx context.Context, turn exchange.TurnRecord) (*Waits, 
 	if turn.State != exchange.StateAccepted && turn.State != exchange.StateRunning {
 		return nil, nil
 	}
-	job, found, err := m.Finder.TurnJob(ctx, turn)
+	job, found, err := m.Rows.TurnJob(ctx, turn)
 	if err != nil || !found || job.State == "running" {
 		return nil, err
 	}
 	waits := &Waits{Reason: job.Reason, Next: job.RunAt}
-	list, err := m.Finder.BackEnds(ctx)
+	list, err := m.Rows.BackEnds(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +148,7 @@ func (m Messages) waits(ctx context.Context, turn exchange.TurnRecord) (*Waits, 
 // maxShownEvents bounds a shown timeline: a long answer that streamed has many rows.
 const maxShownEvents = 10_000
 
-// Show finds a message by any id that a peer, a client or a line of the log showed (Kinds). Of several messages of one conversation, or
+// Show finds a message by any id that a peer, a client or a line of the log showed (lookup.Kinds). Of several messages of one conversation, or
 // of one proven sender, it shows the newest and names the others. fault.NotFound says that nothing was accepted under it. fault.Conflict lists the messages and their senders
 // where senders chose the id and it fits several: none of them is shown as the one that was meant.
 func (m Messages) Show(ctx context.Context, id string) (Shown, error) {
@@ -138,12 +162,12 @@ func (m Messages) Show(ctx context.Context, id string) (Shown, error) {
 		return shown, err
 	}
 	turnID := shown.Turn.ID
-	if shown.Deliveries, err = m.Finder.Deliveries(ctx, delivery.Filter{TurnID: turnID, Limit: 500}); err != nil {
+	if shown.Deliveries, err = m.Rows.Deliveries(ctx, delivery.Filter{TurnID: turnID, Limit: 500}); err != nil {
 		return shown, err
 	}
 
 	shown.AnsweredBy, shown.Deliveries = exchange.AnsweredBy(shown.Turn), listed(shown.Deliveries)
-	if shown.ToolRequests, err = m.Finder.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turnID, All: true, Limit: 500}); err != nil {
+	if shown.ToolRequests, err = m.Rows.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turnID, All: true, Limit: 500}); err != nil {
 		return shown, err
 	}
 
@@ -159,12 +183,9 @@ func (m Messages) Show(ctx context.Context, id string) (Shown, error) {
 	return shown, err
 }
 
-// idsOfActs are the kinds of ids of what the server did once, which may be about several messages.
-var idsOfActs = map[string]bool{"job": true, "request": true, "audit record": true}
-
 // meant returns the message that an id means, and the ids of the others to which it leads.
 func (m Messages) meant(ctx context.Context, kind, id string, turns []string) (turn exchange.TurnRecord, others []string, err error) {
-	if len(turns) == 1 || idsOfActs[kind] {
+	if len(turns) == 1 || lookup.OfActs[kind] {
 		turn, err = m.Timelines.Turn(ctx, turns[0])
 		return turn, turns[1:], err
 	}
@@ -175,7 +196,7 @@ func (m Messages) meant(ctx context.Context, kind, id string, turns []string) (t
 			return turn, nil, err
 		}
 	}
-	ordered, _, err := oneOf(kind, id, found)
+	ordered, _, err := lookup.Order(kind, id, found)
 	switch {
 	case err == nil:
 		found = ordered
@@ -196,12 +217,12 @@ func ofOneSender(found []exchange.TurnRecord) bool {
 
 // showOperators adds who writes as the agent, and what the agent said meanwhile.
 func (m Messages) showOperators(ctx context.Context, shown *Shown) error {
-	open, found, err := m.Finder.Takeover(ctx, shown.Turn.Agent, shown.Turn.ThreadID)
+	open, found, err := m.Rows.Takeover(ctx, shown.Turn.Agent, shown.Turn.ThreadID)
 	if err != nil {
 		return err
 	}
 	if found && open.Open() {
-		waiting, err := m.Finder.WaitingForOperator(ctx, open.Agent, open.ThreadID, exchange.MaxWaitingOfThread)
+		waiting, err := m.Rows.WaitingForOperator(ctx, open.Agent, open.ThreadID, exchange.MaxWaitingOfThread)
 		if err != nil {
 			return err
 		}
@@ -209,7 +230,7 @@ func (m Messages) showOperators(ctx context.Context, shown *Shown) error {
 		shown.Takeover = &open
 	}
 
-	draft, err := m.Finder.Draft(ctx, shown.Turn.ID)
+	draft, err := m.Rows.Draft(ctx, shown.Turn.ID)
 	switch {
 	case err == nil:
 		shown.Draft = &draft.Response
@@ -248,8 +269,8 @@ type Held struct {
 
 	Turns TurnList
 
-	resolve resolver
-	lists   func(ctx context.Context, sender normalized.Sender) (moderation.Verdict, error) // what they say about a sender now; nil = nothing
+	index  *lookup.Index
+	listed func(ctx context.Context, turnID string) (moderation.Verdict, error) // what the operator's lists say about the sender of a message now
 }
 
 // HeldDecisions decide about held messages.

@@ -22,6 +22,8 @@ import (
 	"inbox/internal/safehttp"
 	"inbox/normalized"
 	"inbox/operator/doctor"
+	"inbox/operator/lookup"
+	"inbox/operator/takeover"
 )
 
 // CommandLine is who did something, for the record, where the operator used a command.
@@ -65,7 +67,7 @@ type Operator struct {
 	Tools         Tools
 	Results       Results
 	Answers       Answers
-	Takeovers     Takeovers
+	Takeovers     *takeover.Service
 	Deliveries    Deliveries
 	Waiting       Waiting
 	Jobs          Jobs
@@ -148,26 +150,29 @@ func New(o Options) *Operator {
 	if o.Shown == nil {
 		o.Shown = o.Store
 	}
-	finder := ids{o.Store, o.Agents, o.Approvals.Approval}
-	resolve := resolver{finder, o.Store}
+	index := lookup.New(o.Store, o.Agents, o.Approvals.Approval)
 	erasures := Erasures{o.Store, o.Deliveries, o.Turns.Cancel, o.Vault, o.Files, o.Config.Domain, o.Current}
 	var made *Operator
-	lists := func(ctx context.Context, sender normalized.Sender) (moderation.Verdict, error) {
-		return made.listedAs(ctx, o.Current(), sender)
+	listed := func(ctx context.Context, turnID string) (moderation.Verdict, error) {
+		turn, err := o.Store.Turn(ctx, turnID)
+		if err != nil {
+			return moderation.Verdict{}, err
+		}
+		return made.listedAs(ctx, o.Current(), turn.Message.Sender)
 	}
 	made = &Operator{
-		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, Finder: finder, Originals: o.Store, Files: o.Files, resolve: resolve},
-		Arrivals:      Arrivals{o.Store},
+		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, Finder: index, Rows: o.Store, Originals: o.Store, Files: o.Files, index: index},
+		Arrivals:      Arrivals{o.Store, index, o.Current},
 		Agents:        Agents{o.Current, Pauses{o.Store, o.Agents}},
-		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store, resolve: resolve, lists: lists},
-		Approvals:     foundApprovals{o.Approvals, resolve},
-		HeldFiles:     HeldFiles{foundApprovals{o.Approvals, resolve}, o.Files},
-		Demands:       Demands{o.Demands, o.Store, resolve},
-		Tools:         Tools{o.Store, o.Turns, resolve},
-		Results:       Results{o.Store, o.Files, resolve},
-		Takeovers:     Takeovers{o.Store, o.Turns, finder, o.Current},
-		Answers:       Answers{o.Store, o.Deliveries, o.Later, resolve},
-		Deliveries:    Deliveries{o.Store, o.Deliveries, resolve},
+		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store, index: index, listed: listed},
+		Approvals:     foundApprovals{o.Approvals, index},
+		HeldFiles:     HeldFiles{foundApprovals{o.Approvals, index}, o.Files},
+		Demands:       Demands{o.Demands, o.Store, index},
+		Tools:         Tools{o.Store, o.Turns, index},
+		Results:       Results{o.Store, o.Files, index},
+		Takeovers:     takeover.New(o.Store, o.Turns, index),
+		Answers:       Answers{o.Store, o.Deliveries, o.Later, index},
+		Deliveries:    Deliveries{o.Store, o.Deliveries, index},
 		Waiting:       Waiting{o.Store, o.Approvals},
 		Jobs:          Jobs{o.Store},
 		Breakers:      Breakers{o.Store, o.Deliveries},

@@ -31,7 +31,7 @@ func (o Original) Suffix() string {
 // Original returns a message as it came, by any of its ids: activity JSON, the request of A2A, RFC 5322 bytes. fault.NotFound when there is no such message,
 // or when its original is not kept any more. The caller closes it.
 func (m Messages) Original(ctx context.Context, id string) (Original, error) {
-	turnID, err := m.resolve.turn(ctx, id)
+	turnID, err := m.index.Turn(ctx, id)
 	if err != nil {
 		return Original{}, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"inbox/agents"
 	"inbox/exchange"
+	"inbox/operator/lookup"
 )
 
 // maxReadMessages bounds the messages of a conversation whose readers are computed.
@@ -37,12 +38,12 @@ type Readers struct {
 
 // Readers computes who can read a conversation from whom its messages were meant for, and from the links of its parties. fault.NotFound when
 // there is no such conversation.
-func (t Takeovers) Readers(ctx context.Context, id ConversationID) (Readers, error) {
-	turn, _, err := t.find(ctx, id)
+func (a Arrivals) Readers(ctx context.Context, id lookup.ConversationID) (Readers, error) {
+	turn, _, err := a.index.Conversation(ctx, id)
 	if err != nil {
 		return Readers{}, err
 	}
-	list, err := t.store.Audiences(ctx, turn.Agent, turn.ThreadID, maxReadMessages)
+	list, err := a.store.Audiences(ctx, turn.Agent, turn.ThreadID, maxReadMessages)
 	if err != nil {
 		return Readers{}, err
 	}
@@ -71,7 +72,7 @@ func (t Takeovers) Readers(ctx context.Context, id ConversationID) (Readers, err
 		}
 	}
 
-	links, err := t.linksOfParties(ctx, turn.Agent, readers)
+	links, err := a.linksOfParties(ctx, turn.Agent, readers)
 	if err != nil {
 		return Readers{}, err
 	}
@@ -113,8 +114,8 @@ func (r *Reader) count(list []exchange.MessageAudience) {
 }
 
 // linksOfParties returns with which parties of a conversation a principal is linked, in order; none where the agent's history follows the thread.
-func (t Takeovers) linksOfParties(ctx context.Context, agent string, parties map[string]*Reader) (map[string][]string, error) {
-	settings := t.current()
+func (a Arrivals) linksOfParties(ctx context.Context, agent string, parties map[string]*Reader) (map[string][]string, error) {
+	settings := a.current()
 	configured, err := configuredAgent(settings, agent)
 	if err != nil || configured.History.Scope != agents.HistoryPerson {
 		return nil, nil //nolint:nilerr // an agent that is gone tells no one anything
@@ -122,7 +123,7 @@ func (t Takeovers) linksOfParties(ctx context.Context, agent string, parties map
 
 	linked, believed := map[string][]string{}, Believed(settings)
 	for party := range parties {
-		links, err := t.store.LinksOf(ctx, agent, party)
+		links, err := a.store.LinksOf(ctx, agent, party)
 		if err != nil {
 			return nil, err
 		}

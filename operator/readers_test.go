@@ -13,6 +13,7 @@ import (
 	"inbox/identity"
 	"inbox/internal/config"
 	"inbox/normalized"
+	"inbox/operator/lookup"
 )
 
 // TestLinkedAddressesAreReaders: where the history of an agent follows the person, addresses that are linked with a party for that agent read
@@ -25,7 +26,7 @@ func TestLinkedAddressesAreReaders(t *testing.T) {
 	)
 	rows := openStore(t)
 	settings := &config.Config{Domain: "inbox.test", Agents: []config.Agent{{Name: "echo", History: config.History{Scope: "person"}}}}
-	takeovers := Takeovers{store: rows, finder: idsOf(rows), current: func() *config.Config { return settings }}
+	arrivals := Arrivals{rows, idsOf(rows), func() *config.Config { return settings }}
 	say := func(principal string, shared bool, parties ...string) {
 		t.Helper()
 		turn := exchange.TurnRecord{
@@ -60,7 +61,7 @@ func TestLinkedAddressesAreReaders(t *testing.T) {
 
 	readers := func() map[string]Reader {
 		t.Helper()
-		found, err := takeovers.Readers(t.Context(), ConversationID{ID: "c-one", Agent: "echo"})
+		found, err := arrivals.Readers(t.Context(), lookup.ConversationID{ID: "c-one", Agent: "echo"})
 		if err != nil {
 			t.Fatal(err)
 		}

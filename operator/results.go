@@ -10,6 +10,7 @@ import (
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/operator/lookup"
 )
 
 // Results are the conversation results of runs (agent runtime contract, section 2). They are kept for 90 days, and no longer than what
@@ -18,7 +19,7 @@ type Results struct {
 	store *store.Store
 	files func() (exchange.Files, error) // opens the blob store, which large results alone need
 
-	resolve resolver
+	index *lookup.Index
 }
 
 // ShownResult is the result of one run of a message, with what is known of its other runs.
@@ -33,7 +34,7 @@ type ShownResult struct {
 // Result returns the result of a run of the message that any id names; 0 is the newest run that gave one. fault.NotFound without such a message, and when its agent gave
 // none, or what was said in it is erased.
 func (r Results) Result(ctx context.Context, id string, run int) (ShownResult, error) {
-	turnID, err := r.resolve.turn(ctx, id)
+	turnID, err := r.index.Turn(ctx, id)
 	if err != nil {
 		return ShownResult{}, err
 	}

@@ -9,6 +9,7 @@ import (
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/operator/lookup"
 )
 
 // Tools are calls of tools that programs outside execute. What ends a call lets its message go on by itself; by is who does
@@ -17,7 +18,7 @@ type Tools struct {
 	store *store.Store
 	turns *pipeline.Service
 
-	resolve resolver
+	index *lookup.Index
 }
 
 // Requests lists calls, oldest first; those that wait unless filter.All.
@@ -28,7 +29,7 @@ func (t Tools) Requests(ctx context.Context, filter exchange.ToolRequestFilter) 
 
 // Request returns one call; fault.NotFound when there is none.
 func (t Tools) Request(ctx context.Context, id string) (exchange.ToolRequest, error) {
-	id, err := t.resolve.toolRequest(ctx, id)
+	id, err := t.index.ToolRequest(ctx, id)
 	if err != nil {
 		return exchange.ToolRequest{}, err
 	}
@@ -49,7 +50,7 @@ func (t Tools) Submit(ctx context.Context, id, by string, result []byte) (*reque
 	if err != nil || !is {
 		return nil, fault.Wrap(fault.Malformed, `send {"success":true,"result":…} or {"success":false,"error":"…"}, JSON of at most 1 MiB and 32 levels`, err)
 	}
-	if id, err = t.resolve.toolRequest(ctx, id); err != nil {
+	if id, err = t.index.ToolRequest(ctx, id); err != nil {
 		return nil, err
 	}
 	raw["request_id"] = id
@@ -59,7 +60,7 @@ func (t Tools) Submit(ctx context.Context, id, by string, result []byte) (*reque
 
 // Cancel takes a call back: its message goes on with a failed result. Errors are those of Submit.
 func (t Tools) Cancel(ctx context.Context, id, by string) (*request.Envelope, error) {
-	id, err := t.resolve.toolRequest(ctx, id)
+	id, err := t.index.ToolRequest(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/operator/lookup"
 )
 
 // Waiting is the work that goes on only when the operator does something, or when what is down is back.
@@ -151,7 +152,7 @@ func selects(filter exchange.RetryFilter, job DeadJob) bool {
 // about finds out what a job belongs to: a message by the ids in its payload, else an agent.
 func (j Jobs) about(ctx context.Context, record store.JobRecord) (job DeadJob, err error) {
 	job.JobRecord = record
-	turns, err := findTurnsIn(ctx, j.store, record.Payload)
+	turns, err := lookup.TurnsIn(ctx, j.store, record.Payload)
 	if err != nil {
 		return job, err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
-	"inbox/operator"
+	"inbox/operator/lookup"
 )
 
 func newReaders() *cobra.Command {
@@ -26,7 +26,7 @@ ID is the id of the conversation, or any that "inbox show" takes of one of its m
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			return operate(cmd, func(o *inbox.Operator) error {
-				found, err := o.Takeovers.Readers(cmd.Context(), operator.ConversationID{ID: ids[0], Agent: agent})
+				found, err := o.Arrivals.Readers(cmd.Context(), lookup.ConversationID{ID: ids[0], Agent: agent})
 				if err != nil {
 					return err
 				}

@@ -18,6 +18,7 @@ import (
 	"inbox/internal/markup"
 	"inbox/normalized"
 	"inbox/operator"
+	"inbox/operator/lookup"
 )
 
 func newShow() *cobra.Command {
@@ -156,7 +157,7 @@ func printFailure(out io.Writer, turn exchange.TurnRecord) {
 
 // atLeast counts messages as far as they are named.
 func atLeast(count int) string {
-	if count > operator.MaxOthers {
+	if count > lookup.MaxOthers {
 		return fmt.Sprintf("%d or more messages", count)
 	}
 	return counted(count, "message")

@@ -16,6 +16,8 @@ import (
 	"inbox/identity"
 	"inbox/normalized"
 	"inbox/operator"
+	"inbox/operator/lookup"
+	"inbox/operator/takeover"
 )
 
 // asFlags say who acts, and in which conversation where an id does not say it.
@@ -33,8 +35,8 @@ func (f *asFlags) by() string {
 	return "operator:" + f.as
 }
 
-func (f *asFlags) conversation(id string) operator.ConversationID {
-	return operator.ConversationID{ID: id, Agent: f.agent}
+func (f *asFlags) conversation(id string) lookup.ConversationID {
+	return lookup.ConversationID{ID: id, Agent: f.agent}
 }
 
 func newTakeover() *cobra.Command {
@@ -109,7 +111,7 @@ func newTakeoverBegin() *cobra.Command {
 
 func newTakeoverEnd() *cobra.Command {
 	var who asFlags
-	var how operator.HandBack
+	var how takeover.HandBack
 	cmd := &cobra.Command{
 		Use:   "end ID",
 		Short: "Hand a conversation back to its agent",
@@ -177,7 +179,7 @@ If TEXT is "-", it is read from standard input. With the same --key a second cal
 		Example: "  inbox reply 019a… \"We have sent the parcel again.\"\n  inbox reply 019a… --markdown - < answer.md",
 		Args:    arguments(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			reply := operator.WrittenReply{Text: args[1], MIME: normalized.MIMEPlain, Key: key}
+			reply := takeover.WrittenReply{Text: args[1], MIME: normalized.MIMEPlain, Key: key}
 			if markdown {
 				reply.MIME = normalized.MIMEMarkdown
 			}
@@ -200,7 +202,7 @@ If TEXT is "-", it is read from standard input. With the same --key a second cal
 					return err
 				}
 
-				to, err = o.Takeovers.Reply(cmd.Context(), operator.ConversationID{ID: to.TurnID, Agent: to.Agent}, who.by(), reply)
+				to, err = o.Takeovers.Reply(cmd.Context(), lookup.ConversationID{ID: to.TurnID, Agent: to.Agent}, who.by(), reply)
 				if err != nil {
 					return err
 				}
@@ -224,7 +226,7 @@ If TEXT is "-", it is read from standard input. With the same --key a second cal
 }
 
 // confirmAddressee prints who gets an answer, and asks a person at a terminal whether to send it.
-func confirmAddressee(cmd *cobra.Command, to operator.Addressee, wanted string, yes bool) error {
+func confirmAddressee(cmd *cobra.Command, to takeover.Addressee, wanted string, yes bool) error {
 	if wanted != "" {
 		if !identity.SameAddress(wanted, to.To) {
 			return usageError{fmt.Errorf("the answer would go to %s, not to %s; nothing was sent", oneLine(to.To), wanted)}

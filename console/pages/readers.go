@@ -11,6 +11,7 @@ import (
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/operator"
+	"inbox/operator/lookup"
 )
 
 func (p *Pages) readersRoutes() []httpserver.Route {
@@ -23,7 +24,7 @@ func (p *Pages) readers(w http.ResponseWriter, r *http.Request, s account.Sessio
 	if agent == "" || id == "" {
 		return fault.InField("id", "and agent name a conversation; one of them is missing")
 	}
-	found, err := p.Operator.Takeovers.Readers(r.Context(), operator.ConversationID{ID: id, Agent: agent, Whole: true})
+	found, err := p.Operator.Arrivals.Readers(r.Context(), lookup.ConversationID{ID: id, Agent: agent, Whole: true})
 	if err != nil {
 		return err
 	}

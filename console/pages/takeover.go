@@ -10,7 +10,8 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
-	"inbox/operator"
+	"inbox/operator/lookup"
+	"inbox/operator/takeover"
 )
 
 func (p *Pages) takeoverRoutes() []httpserver.Route {
@@ -44,7 +45,7 @@ func (v takeoverView) words(ctx context.Context, agent string) string {
 // takeoverOf looks who has a conversation.
 func (p *Pages) takeoverOf(ctx context.Context, s account.Session, agent, thread string) (v takeoverView, err error) {
 	v.Key = rand.Text()
-	found, err := p.Operator.Takeovers.Of(ctx, operator.ConversationID{ID: thread, Agent: agent})
+	found, err := p.Operator.Takeovers.Of(ctx, lookup.ConversationID{ID: thread, Agent: agent})
 	if fault.Is(err, fault.NotFound) {
 		return v, nil
 	}
@@ -58,8 +59,8 @@ func operatorName(principal string) string {
 }
 
 // conversationOf reads which conversation a form is about.
-func conversationOf(r *http.Request) (id operator.ConversationID, page string) {
-	id = operator.ConversationID{ID: r.PostFormValue("id"), Agent: r.PostFormValue("agent"), Whole: true}
+func conversationOf(r *http.Request) (id lookup.ConversationID, page string) {
+	id = lookup.ConversationID{ID: r.PostFormValue("id"), Agent: r.PostFormValue("agent"), Whole: true}
 	return id, threadPath(id.Agent, id.ID)
 }
 
@@ -73,7 +74,7 @@ func (p *Pages) takeOver(w http.ResponseWriter, r *http.Request, s account.Sessi
 
 func (p *Pages) reply(w http.ResponseWriter, r *http.Request, s account.Session) error {
 	id, page := conversationOf(r)
-	_, err := p.Operator.Takeovers.Reply(r.Context(), id, s.By(), operator.WrittenReply{Text: r.PostFormValue("text"), Key: r.PostFormValue("key")})
+	_, err := p.Operator.Takeovers.Reply(r.Context(), id, s.By(), takeover.WrittenReply{Text: r.PostFormValue("text"), Key: r.PostFormValue("key")})
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (p *Pages) reply(w http.ResponseWriter, r *http.Request, s account.Session)
 
 func (p *Pages) handBack(w http.ResponseWriter, r *http.Request, s account.Session) error {
 	id, page := conversationOf(r)
-	how := operator.HandBack{Note: strings.TrimSpace(r.PostFormValue("note")), Drop: r.PostFormValue("drop") == "true", Force: r.PostFormValue("force") == "true"}
+	how := takeover.HandBack{Note: strings.TrimSpace(r.PostFormValue("note")), Drop: r.PostFormValue("drop") == "true", Force: r.PostFormValue("force") == "true"}
 	if _, err := p.Operator.Takeovers.End(r.Context(), id, s.By(), how); err != nil {
 		return err
 	}

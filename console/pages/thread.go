@@ -14,6 +14,7 @@ import (
 	"inbox/internal/httpserver"
 	"inbox/normalized"
 	"inbox/operator"
+	"inbox/operator/lookup"
 )
 
 func (p *Pages) threadRoutes() []httpserver.Route {
@@ -100,7 +101,7 @@ func (p *Pages) readContext(r *http.Request, s account.Session, v *threadView) (
 	if v.Writing, err = p.takeoverOf(ctx, s, v.Agent, v.ID); err != nil {
 		return err
 	}
-	if v.Readers, err = p.Operator.Takeovers.Readers(ctx, operator.ConversationID{ID: v.ID, Agent: v.Agent, Whole: true}); err != nil && !fault.Is(err, fault.NotFound) {
+	if v.Readers, err = p.Operator.Arrivals.Readers(ctx, lookup.ConversationID{ID: v.ID, Agent: v.Agent, Whole: true}); err != nil && !fault.Is(err, fault.NotFound) {
 		return err
 	}
 	if v.Sent, err = p.Operator.Deliveries.List(ctx, operator.DeliveryFilter{TurnID: v.Chosen.ID, Limit: pageSize}); err != nil {

@@ -23,6 +23,8 @@ import (
 	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/operator"
+	"inbox/operator/lookup"
+	"inbox/operator/takeover"
 )
 
 // note is what a person writes to an agent, with what all networks together let its author choose.
@@ -372,7 +374,7 @@ const operatorName = "operator"
 
 // takeOver gives the conversation of a run to the operator.
 func (r *run) takeOver(of *person, one turn) bool {
-	_, err := r.Operator().Takeovers.Take(r.Context(), operator.ConversationID{ID: one.id}, operatorName, false)
+	_, err := r.Operator().Takeovers.Take(r.Context(), lookup.ConversationID{ID: one.id}, operatorName, false)
 	r.logf("the operator takes over the conversation of %s with %s: %v", of, one.agent, err)
 	return err == nil
 }
@@ -389,7 +391,7 @@ func (r *run) operatorReplies(m note) {
 		r.t.Fatalf("%v", err)
 	}
 	own := r.ledger.word(nil, slices.Collect(maps.Keys(m.word.readers))...)
-	to, err := r.Operator().Takeovers.Reply(r.Context(), operator.ConversationID{ID: shown.Message.ID}, operatorName, operator.WrittenReply{Text: own.text + " says the operator"})
+	to, err := r.Operator().Takeovers.Reply(r.Context(), lookup.ConversationID{ID: shown.Message.ID}, operatorName, takeover.WrittenReply{Text: own.text + " says the operator"})
 	r.logf("the operator replies to %s, the message of %s: %v %v", shown.Message.ID, m.author, to, err)
 	r.quiet()
 }

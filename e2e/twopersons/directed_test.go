@@ -7,7 +7,8 @@ import (
 	"testing"
 
 	"inbox/internal/fault"
-	"inbox/operator"
+	"inbox/operator/lookup"
+	"inbox/operator/takeover"
 )
 
 // sequence is a run that is written down. It fails where a rule is broken, as random runs do.
@@ -228,7 +229,7 @@ func TestOperatorNamesWhoIsAnswered(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		conversation := operator.ConversationID{ID: stored.ThreadID, Whole: true}
+		conversation := lookup.ConversationID{ID: stored.ThreadID, Whole: true}
 
 		r.write("mail", note{author: r.ann, agent: parrot, parent: first.id, text: "My PIN is 4711, for you alone."})
 		if to, err := r.Operator().Takeovers.Addressee(r.Context(), conversation); err != nil || to.To != "@"+r.ann.mail {
@@ -236,7 +237,7 @@ func TestOperatorNamesWhoIsAnswered(t *testing.T) {
 		}
 		r.write("mail", note{author: r.eve, agent: parrot, parent: first.id, text: "Hello?"})
 		own := r.ledger.word(nil, r.ann)
-		_, err = r.Operator().Takeovers.Reply(r.Context(), conversation, operatorName, operator.WrittenReply{Text: own.text + " says the operator"})
+		_, err = r.Operator().Takeovers.Reply(r.Context(), conversation, operatorName, takeover.WrittenReply{Text: own.text + " says the operator"})
 		if !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), r.ann.mail) || !strings.Contains(err.Error(), r.eve.mail) {
 			t.Errorf("ann and eve wait: %v", err)
 		}

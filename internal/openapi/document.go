@@ -3,7 +3,9 @@
 package openapi
 
 import (
+	"cmp"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"reflect"
 	"regexp"
@@ -26,20 +28,27 @@ type Operation struct {
 	Tag      string
 	Summary  string
 	Security string
-	Query    []string       // names of parameters; "!" at the end marks one that is needed, ":integer" before it another type than text
-	Headers  []string       // likewise
-	Request  any            // a value of the body's type, and its example unless it is zero; nil = no body
-	Examples map[string]any // more values of the body, by name, for a body of several forms; nil = that of Request alone
-	Partial  bool           // the body may be left out
-	Media    string         // of the body; empty = application/json
-	Response any            // a value of the answer's type, and its example unless it is zero; nil = 204
-	Status   int            // of a success; 0 = 200, or 204 without Response
-	Also     []int          // other statuses of successes, with the same answer; 204 has none
-	Errors   []int          // statuses of errors beside those that every operation of its kind can have
-	Bytes    bool           // the answer is a file of any media type, or the range of it that was asked for; Response is nil
-	Stream   bool           // the answer can be an event stream
-	Events   []Event        // of that stream
-	Error    any            // a value of the type of errors; nil = that of the document
+	Query    []string             // names of parameters; "!" at the end marks one that is needed, ":integer" before it another type than text
+	Headers  []string             // likewise
+	About    map[string]Parameter // what its parameters are here, by name; others are described by Info.Parameters
+	Request  any                  // a value of the body's type, and its example unless it is zero; nil = no body
+	Examples map[string]any       // more values of the body, by name, for a body of several forms; nil = that of Request alone
+	Partial  bool                 // the body may be left out
+	Media    string               // of the body; empty = application/json
+	Response any                  // a value of the answer's type, and its example unless it is zero; nil = 204
+	Status   int                  // of a success; 0 = 200, or 204 without Response
+	Also     []int                // other statuses of successes, with the same answer; 204 has none
+	Errors   []int                // statuses of errors beside those that every operation of its kind can have
+	Bytes    bool                 // the answer is a file of any media type, or the range of it that was asked for; Response is nil
+	Stream   bool                 // the answer can be an event stream
+	Events   []Event              // of that stream
+	Error    any                  // a value of the type of errors; nil = that of the document
+}
+
+// Parameter is what one parameter of an Operation may be.
+type Parameter struct {
+	Meaning string         // empty = that of Info.Parameters
+	Schema  map[string]any // members of its JSON Schema beside the type
 }
 
 // Event is one kind of server-sent event.
@@ -142,15 +151,15 @@ func (w *writer) operation(operation Operation) object {
 
 	var parameters []any
 	for _, match := range parameter.FindAllStringSubmatch(operation.Path, -1) {
-		parameters = append(parameters, w.parameter("path", match[1]+"!"))
+		parameters = append(parameters, w.parameter(operation, "path", match[1]+"!"))
 	}
 
 	for _, name := range operation.Query {
-		parameters = append(parameters, w.parameter("query", name))
+		parameters = append(parameters, w.parameter(operation, "query", name))
 	}
 
 	for _, name := range operation.Headers {
-		parameters = append(parameters, w.parameter("header", name))
+		parameters = append(parameters, w.parameter(operation, "header", name))
 	}
 
 	if len(parameters) > 0 {
@@ -168,16 +177,19 @@ func (w *writer) operation(operation Operation) object {
 	return written
 }
 
-func (w *writer) parameter(where, written string) object {
+func (w *writer) parameter(operation Operation, where, written string) object {
 	written, needed := strings.CutSuffix(written, "!")
 	name, kind, typed := strings.Cut(written, ":")
 	if !typed {
 		kind = "string"
 	}
 
-	described := object{"name": name, "in": where, "required": needed, "schema": object{"type": kind}}
-	if about := w.info.Parameters[name]; about != "" {
-		described["description"] = about
+	about := operation.About[name]
+	schema := object{"type": kind}
+	maps.Copy(schema, about.Schema)
+	described := object{"name": name, "in": where, "required": needed, "schema": schema}
+	if meaning := cmp.Or(about.Meaning, w.info.Parameters[name]); meaning != "" {
+		described["description"] = meaning
 	}
 	return described
 }

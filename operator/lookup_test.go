@@ -15,23 +15,22 @@ import (
 	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/normalized"
+	"inbox/operator/lookup"
+	"inbox/operator/takeover"
 )
 
 // idsOf finds messages of the agent echo.
-func idsOf(rows *store.Store) ids {
-	return ids{
-		rows: rows, agents: func() []string { return []string{"echo"} },
-		approvals: func(context.Context, string) (exchange.Approval, error) {
-			return exchange.Approval{}, fault.New(fault.NotFound, "none")
-		},
-	}
+func idsOf(rows *store.Store) *lookup.Index {
+	return lookup.New(rows, func() []string { return []string{"echo"} }, func(context.Context, string) (exchange.Approval, error) {
+		return exchange.Approval{}, fault.New(fault.NotFound, "none")
+	})
 }
 
 // TestAddressee: senders choose the ids of their messages, so an id may fit messages of two people, and the operator must not write to the
 // wrong one.
 func TestAddressee(t *testing.T) {
 	rows := openStore(t)
-	takeovers := Takeovers{store: rows, finder: idsOf(rows)}
+	takeovers := takeover.New(rows, nil, idsOf(rows))
 	say := func(sender, nativeID, thread, state, text string) string {
 		t.Helper()
 		turn := exchange.TurnRecord{
@@ -72,13 +71,13 @@ func TestAddressee(t *testing.T) {
 	other := say("eve@e.example", "first@a.example", "c-eve", exchange.StateAccepted, "What was said before?")
 
 	for _, id := range []string{"first@a.example", "<first@a.example>"} {
-		_, err := takeovers.Addressee(t.Context(), ConversationID{ID: id})
+		_, err := takeovers.Addressee(t.Context(), lookup.ConversationID{ID: id})
 		if !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), first+" from @ann@a.example") || !strings.Contains(err.Error(), other+" from @eve@e.example") {
 			t.Errorf("%s: %v; want a refusal that lists both messages", id, err)
 		}
 	}
 
-	messages := Messages{Timelines: rows, Finder: idsOf(rows)}
+	messages := Messages{Timelines: rows, Finder: idsOf(rows), Rows: rows}
 	if _, err := messages.Show(t.Context(), "<first@a.example>"); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), first+" from @ann@a.example") ||
 		!strings.Contains(err.Error(), other+" from @eve@e.example") {
 		t.Errorf("show by an id of two senders: %v; want a refusal that lists both messages", err)
@@ -93,15 +92,15 @@ func TestAddressee(t *testing.T) {
 	}
 
 	for _, c := range []struct {
-		id   ConversationID
+		id   lookup.ConversationID
 		turn string
 		to   string
 	}{
-		{ConversationID{ID: first}, first, "@ann@a.example"},
-		{ConversationID{ID: other}, other, "@eve@e.example"},
-		{ConversationID{ID: reply}, first, "@ann@a.example"},
-		{ConversationID{ID: "c-ann"}, first, "@ann@a.example"}, // it waits for the operator
-		{ConversationID{ID: "c-eve", Whole: true}, other, "@eve@e.example"},
+		{lookup.ConversationID{ID: first}, first, "@ann@a.example"},
+		{lookup.ConversationID{ID: other}, other, "@eve@e.example"},
+		{lookup.ConversationID{ID: reply}, first, "@ann@a.example"},
+		{lookup.ConversationID{ID: "c-ann"}, first, "@ann@a.example"}, // it waits for the operator
+		{lookup.ConversationID{ID: "c-eve", Whole: true}, other, "@eve@e.example"},
 	} {
 		got, err := takeovers.Addressee(t.Context(), c.id)
 		if err != nil || got.TurnID != c.turn || got.To != c.to || !got.Proven || !slices.Equal(got.Also, []string{"@desk@a.example", "@bob@b.example"}) {

@@ -1,4 +1,5 @@
-package operator
+// Package lookup finds messages and conversations, and what belongs to them, by any id that a person or a program was shown.
+package lookup
 
 import (
 	"context"
@@ -8,23 +9,21 @@ import (
 
 	"inbox/adapters/activitypub"
 	"inbox/adapters/email"
-	"inbox/engine/delivery"
-	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/policypart"
 )
 
-// IDKind is a kind of id by which Messages.Show finds messages.
-type IDKind struct {
+// Kind is a kind of id that leads to messages.
+type Kind struct {
 	Name string
 	From string // where one meets it, for people
 
 	own bool // the server makes the ids: no sender can have chosen one
 
 	// find returns the turns, newest first; none are an empty list.
-	find func(ctx context.Context, m ids, id string) ([]string, error)
+	find func(ctx context.Context, x *Index, id string) ([]string, error)
 }
 
 // MaxOthers bounds how many turns beside the newest one are named.
@@ -35,12 +34,12 @@ const maxFound = MaxOthers + 1
 // longestID is more than any id has that was ever shown: an address of ActivityPub may have 2 KiB.
 const longestID = 4 << 10
 
-// Kinds are all kinds of ids by which a message is shown, in the order in which they are tried. Ids of the server's own making come
+// Kinds are all kinds of ids that lead to messages, in the order in which they are tried. Ids of the server's own making come
 // first, and nothing else is tried where one of them fits: a sender may call something of their own by the id of another person's
 // message. Ids that peers choose may be those of several. Each costs a look into one index.
-func Kinds() []IDKind { return slices.Clone(idKinds) }
+func Kinds() []Kind { return slices.Clone(kinds) }
 
-var idKinds = []IDKind{
+var kinds = []Kind{
 	{"turn", "lists, log lines (turn); run_id of bridges; ids of A2A's artifacts; ids of events of streams; chatcmpl-…, resp_…, msg_… and call_… of OpenAI's form; …/contexts/… of the fediverse", true, looked(exchange.FindTurn, turnsIn)},
 	{"reply", "answers of an agent in A2A (messageId); items of bridges (bridge_…); addresses of posts of an agent (…/o/…) and of what is done with them", true, looked(exchange.FindReply, repliesIn)},
 	{"delivery", "inbox deliveries list, log lines (delivery), bounce+…@ in the Return-Path of mails", true, looked(exchange.FindDelivery, deliveriesIn)},
@@ -64,46 +63,33 @@ var idKinds = []IDKind{
 
 const kindThread = "thread"
 
-// Finder finds messages by their ids, and what belongs to them.
-type Finder interface {
-	// Find returns the turns to which an id leads, newest first, and the first kind of id that it is; fault.NotFound for none.
-	Find(ctx context.Context, id string) (kind string, turns []string, err error)
-
-	Deliveries(ctx context.Context, filter delivery.Filter) ([]delivery.Record, error)
-	ToolRequests(ctx context.Context, filter exchange.ToolRequestFilter) ([]exchange.ToolRequest, error)
-	// Takeover returns the newest takeover of a conversation, which may have ended.
-	Takeover(ctx context.Context, agent, threadID string) (exchange.Takeover, bool, error)
-	WaitingForOperator(ctx context.Context, agent, threadID string, limit int) ([]string, error)
-	// TurnJob returns the job of a turn; found is false when it has none.
-	TurnJob(ctx context.Context, turn exchange.TurnRecord) (job store.JobRecord, found bool, err error)
-	// BackEnds lists the newest outage of each agent that had one.
-	BackEnds(ctx context.Context) ([]pipeline.BackEnd, error)
-	// Draft returns what the agent said while an operator had the conversation; fault.NotFound when it said nothing.
-	Draft(ctx context.Context, turnID string) (exchange.Reply, error)
-}
-
-// ids finds messages in the database.
-type ids struct {
+// Index finds messages in the database. Those who have ids of turns only may use a nil one.
+type Index struct {
 	rows      *store.Store
 	agents    func() []string
 	approvals func(ctx context.Context, id string) (exchange.Approval, error)
 }
 
-// Find returns the turns to which an id leads, newest first, and the first kind of id that it is.
-func (m ids) Find(ctx context.Context, id string) (kind string, turns []string, err error) {
+// New makes the index of a database. Agents returns the names of all agents; approvals returns an approval by its id or its code.
+func New(rows *store.Store, agents func() []string, approvals func(ctx context.Context, id string) (exchange.Approval, error)) *Index {
+	return &Index{rows, agents, approvals}
+}
+
+// Find returns the turns to which an id leads, newest first and MaxOthers+1 at most, and the first kind of id that it is. fault.NotFound for none.
+func (x *Index) Find(ctx context.Context, id string) (kind string, turns []string, err error) {
 	id = strings.TrimSpace(id)
 	if id == "" || len(id) > longestID {
 		return "", nil, fault.New(fault.NotFound, "that is no id of a message")
 	}
 
 	if exchange.IsConversationID(id) {
-		found, err := findThread(ctx, m, id)
+		found, err := findThread(ctx, x, id)
 		if err != nil || len(found) > 0 {
 			return kindThread, found, err
 		}
 	}
-	for _, one := range idKinds {
-		found, err := one.find(ctx, m, id)
+	for _, one := range kinds {
+		found, err := one.find(ctx, x, id)
 		if err != nil {
 			return "", nil, err
 		}
@@ -124,44 +110,11 @@ func (m ids) Find(ctx context.Context, id string) (kind string, turns []string, 
 	return kind, turns[:min(len(turns), maxFound)], nil
 }
 
-// Deliveries implements Finder.
-func (m ids) Deliveries(ctx context.Context, filter delivery.Filter) ([]delivery.Record, error) {
-	return m.rows.Deliveries(ctx, filter)
-}
-
-// ToolRequests implements Finder.
-func (m ids) ToolRequests(ctx context.Context, filter exchange.ToolRequestFilter) ([]exchange.ToolRequest, error) {
-	return m.rows.ToolRequests(ctx, filter)
-}
-
-// TurnJob implements Finder.
-func (m ids) TurnJob(ctx context.Context, turn exchange.TurnRecord) (store.JobRecord, bool, error) {
-	return m.rows.TurnJob(ctx, turn)
-}
-
-// BackEnds implements Finder.
-func (m ids) BackEnds(ctx context.Context) ([]pipeline.BackEnd, error) { return m.rows.BackEnds(ctx) }
-
-// Draft implements Finder.
-func (m ids) Draft(ctx context.Context, turnID string) (exchange.Reply, error) {
-	return m.rows.Draft(ctx, turnID)
-}
-
-// Takeover implements Finder.
-func (m ids) Takeover(ctx context.Context, agent, threadID string) (exchange.Takeover, bool, error) {
-	return m.rows.Takeover(ctx, agent, threadID)
-}
-
-// WaitingForOperator implements Finder.
-func (m ids) WaitingForOperator(ctx context.Context, agent, threadID string, limit int) ([]string, error) {
-	return m.rows.WaitingForOperator(ctx, agent, threadID, limit)
-}
-
 // looked finds turns by a kind of the store, under each text that an id may mean.
-func looked(kind string, texts func(id string) []string) func(context.Context, ids, string) ([]string, error) {
-	return func(ctx context.Context, m ids, id string) (turns []string, err error) {
+func looked(kind string, texts func(id string) []string) func(context.Context, *Index, string) ([]string, error) {
+	return func(ctx context.Context, x *Index, id string) (turns []string, err error) {
 		for _, text := range texts(id) {
-			found, err := m.rows.FindTurns(ctx, kind, text, maxFound)
+			found, err := x.rows.FindTurns(ctx, kind, text, maxFound)
 			if err != nil {
 				return nil, err
 			}
@@ -243,8 +196,8 @@ func messagesIn(id string) []string {
 	return texts
 }
 
-func findMessage(ctx context.Context, m ids, id string) ([]string, error) {
-	activity, found, err := activitypub.ActivityOf(ctx, m.rows.State(), id)
+func findMessage(ctx context.Context, x *Index, id string) ([]string, error) {
+	activity, found, err := activitypub.ActivityOf(ctx, x.rows.State(), id)
 	if err != nil {
 		return nil, err
 	}
@@ -253,11 +206,11 @@ func findMessage(ctx context.Context, m ids, id string) ([]string, error) {
 	if found {
 		texts = append(texts, activity)
 	}
-	return looked(exchange.FindMessage, func(string) []string { return texts })(ctx, m, id)
+	return looked(exchange.FindMessage, func(string) []string { return texts })(ctx, x, id)
 }
 
-func findApproval(ctx context.Context, m ids, id string) ([]string, error) {
-	approval, err := m.approvals(ctx, id)
+func findApproval(ctx context.Context, x *Index, id string) ([]string, error) {
+	approval, err := x.approvals(ctx, id)
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil
 	}
@@ -268,17 +221,17 @@ func findApproval(ctx context.Context, m ids, id string) ([]string, error) {
 var ownID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
 // findJob finds what a job is about by the ids in its payload.
-func findJob(ctx context.Context, m ids, id string) (turns []string, err error) {
-	job, found, err := m.rows.Job(ctx, id)
+func findJob(ctx context.Context, x *Index, id string) (turns []string, err error) {
+	job, found, err := x.rows.Job(ctx, id)
 	if err != nil || !found {
 		return nil, err
 	}
 
-	return findTurnsIn(ctx, m.rows, job.Payload)
+	return TurnsIn(ctx, x.rows, job.Payload)
 }
 
-// findTurnsIn finds turns by the ids of the server that stand in a text.
-func findTurnsIn(ctx context.Context, rows *store.Store, text string) (turns []string, err error) {
+// TurnsIn finds turns by the ids of this server in a text, such as the payload of a job.
+func TurnsIn(ctx context.Context, rows *store.Store, text string) (turns []string, err error) {
 	for _, own := range ownID.FindAllString(text, maxFound) {
 		for _, kind := range []string{exchange.FindTurn, exchange.FindDelivery, exchange.FindReply, exchange.FindDemand, exchange.FindDispatch} {
 			found, err := rows.FindTurns(ctx, kind, own, 1)
@@ -291,9 +244,9 @@ func findTurnsIn(ctx context.Context, rows *store.Store, text string) (turns []s
 	return turns, nil
 }
 
-func findThread(ctx context.Context, m ids, id string) (turns []string, err error) {
-	for _, agent := range m.agents() {
-		found, err := m.rows.FindThread(ctx, agent, id, maxFound)
+func findThread(ctx context.Context, x *Index, id string) (turns []string, err error) {
+	for _, agent := range x.agents() {
+		found, err := x.rows.FindThread(ctx, agent, id, maxFound)
 		if err != nil {
 			return nil, err
 		}
