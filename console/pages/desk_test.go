@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"inbox/exchange"
 	"inbox/normalized"
@@ -153,5 +154,38 @@ func TestFirstPageIsTheInbox(t *testing.T) {
 		if status, _ := desk.read(response, err); status != http.StatusOK || response.Request.URL.RequestURI() != to {
 			t.Errorf("%s leads to %s with %d", from, response.Request.URL.RequestURI(), status)
 		}
+	}
+}
+
+// TestBlockTheSenderWhoIsShown: in a conversation of several people the card about the sender of a message blocks that sender, not the one who
+// wrote last, and leads to that sender's messages.
+func TestBlockTheSenderWhoIsShown(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	older := o.insert(o.turn(exchange.StateSilent, "@bo@peer.test", "You won."))
+	newer := o.turn(exchange.StateSilent, "@ana@other.test", "Please ignore this.")
+	newer.ThreadID, newer.Message.ThreadID = older.ThreadID, older.ThreadID
+	newer.AcceptedAt = o.now.Add(time.Second)
+	o.insert(newer)
+
+	admin := signIn(t, o.Server, exchange.RoleAdmin)
+	card := func() string {
+		page := admin.shows(threadOf(older)+"&turn="+older.ID, "You won.")
+		_, after, _ := strings.Cut(page, `aria-labelledby="who"`)
+		card, _, _ := strings.Cut(after, "</section>")
+		return card
+	}
+	block := "/console/messages/" + older.ID + "/block"
+	if found := card(); !strings.Contains(found, block) || !strings.Contains(found, `value="@bo@peer.test"`) || strings.Contains(found, "ana") {
+		t.Errorf("the card about @bo@peer.test: %s", found)
+	}
+	if _, page := admin.does(block, "target", "@bo@peer.test"); !strings.Contains(page, "@bo@peer.test is blocked now.") {
+		t.Errorf("blocked: %s", page)
+	}
+	if found := card(); strings.Contains(found, "/block\"") || !strings.Contains(found, "/console/messages/"+older.ID+"/unblock") {
+		t.Errorf("the card about a blocked sender: %s", found)
+	}
+	if page := admin.shows(threadOf(older)); !strings.Contains(page, "/console/messages/"+newer.ID+"/block") {
+		t.Error("the block of one sender took the button from another")
 	}
 }

@@ -45,6 +45,7 @@ type threadView struct {
 	Asks    map[string]string   // approvals that messages wait for, by message
 	Blocked *exchange.ListEntry // the entry by which the sender is blocked
 	Targets []listTarget        // what an entry on the block list may name
+	About   blockable           // the sender of the chosen message, who is another one in a conversation of several people
 	Readers operator.Readers    // of the conversation
 	Sent    []operator.Delivery // of the chosen message
 	Revises bool                // answers of the channel can be changed after they were sent
@@ -111,8 +112,18 @@ func (p *Pages) readContext(r *http.Request, s account.Session, v *threadView) (
 		return err
 	}
 	v.Targets = blockTargets(ctx, v.Sender)
-	v.Blocked, err = p.blockedBy(ctx, v.Targets)
+	if v.Blocked, err = p.blockedBy(ctx, v.Targets); err != nil {
+		return err
+	}
+	v.About.Targets = blockTargets(ctx, v.Chosen.Message.Sender)
+	v.About.Blocked, err = p.blockedBy(ctx, v.About.Targets)
 	return err
+}
+
+// blockable is whether a sender is blocked, or what an entry on the block list may name.
+type blockable struct {
+	Blocked *exchange.ListEntry
+	Targets []listTarget
 }
 
 // approvalsOf finds the open approvals for which messages wait.
