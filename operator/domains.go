@@ -87,6 +87,8 @@ func (p Persons) each(ctx context.Context, ask func(ctx context.Context, domain 
 		}
 	}
 	switch {
+	case len(failures) == len(p.Domains):
+		return errors.Join(failures...)
 	case len(failures) > 0:
 		return &incomplete{failures}
 	case !known:
@@ -95,7 +97,7 @@ func (p Persons) each(ctx context.Context, ask func(ctx context.Context, domain 
 	return nil
 }
 
-// incomplete is returned after some domains failed.
+// incomplete is returned after some domains answered and others failed.
 type incomplete struct{ failures []error }
 
 // Error implements error.
@@ -225,6 +227,11 @@ type PersonExport struct {
 	At       time.Time        `json:"at"`
 }
 
+// Empty reports whether no domain was exported.
+func (e PersonExport) Empty() bool {
+	return !slices.ContainsFunc(e.Items, func(one DomainExport) bool { return one.Export != nil })
+}
+
 // below is a directory of an archive.
 type below struct {
 	Archive
@@ -258,7 +265,7 @@ func (p Persons) Export(ctx context.Context, who PersonName, into Archive) (made
 		}
 		made.Items = append(made.Items, part)
 	})
-	if ctx.Err() != nil || !slices.ContainsFunc(made.Items, func(one DomainExport) bool { return one.Export != nil }) {
+	if ctx.Err() != nil || made.Empty() {
 		return made, err
 	}
 
@@ -297,17 +304,17 @@ func frontPage(made PersonExport) string {
 	return page.String()
 }
 
-// ExportZip is Export into one ZIP archive. The archive of an incomplete export ends in good order, too.
+// ExportZip is Export into one ZIP archive. The archive of an incomplete export ends in good order, too, unless it has nothing.
 func (p Persons) ExportZip(ctx context.Context, who PersonName, out io.Writer) (PersonExport, error) {
 	archive := zip.NewWriter(out)
 	made, err := p.Export(ctx, who, archive)
-	if err != nil && !Incomplete(err) {
+	if err != nil && (!Incomplete(err) || made.Empty()) {
 		return made, err
 	}
 	return made, errors.Join(err, archive.Close())
 }
 
-// Incomplete reports whether an export or an erasure was done at some domains and failed at others, which the error names.
+// Incomplete reports whether some domains answered and others failed, which the error names.
 func Incomplete(err error) bool {
 	_, some := errors.AsType[*incomplete](err)
 	return some

@@ -65,7 +65,7 @@ this person said and the answers to it. Without --out it is a ZIP archive on sta
 			}
 
 			made, err := exportTo(cmd, persons, who, out)
-			if err != nil && !operator.Incomplete(err) {
+			if err != nil && (!operator.Incomplete(err) || made.Empty()) {
 				return err
 			}
 			switch {
@@ -92,7 +92,7 @@ this person said and the answers to it. Without --out it is a ZIP archive on sta
 	return cmd
 }
 
-// exportTo writes an archive. An incomplete one stays: it names the domains that are missing.
+// exportTo writes an archive. An incomplete one stays, because it names the domains that are missing, but not one of no domain.
 func exportTo(cmd *cobra.Command, persons operator.Persons, who operator.PersonName, out string) (made operator.PersonExport, err error) {
 	if out == "" {
 		buffered := bufio.NewWriter(cmd.OutOrStdout())
@@ -109,7 +109,7 @@ func exportTo(cmd *cobra.Command, persons operator.Persons, who operator.PersonN
 		}
 		made, err = persons.ExportZip(cmd.Context(), who, file)
 		written := errors.Join(file.Sync(), file.Close())
-		if written != nil || err != nil && !operator.Incomplete(err) {
+		if written != nil || err != nil && (!operator.Incomplete(err) || made.Empty()) {
 			_ = os.Remove(out)
 			return made, errors.Join(written, err)
 		}
