@@ -25,6 +25,7 @@ import (
 	"inbox/agents"
 	"inbox/agents/runtime/tool/request"
 	"inbox/engine/pipeline"
+	"inbox/engine/storage"
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/identity"
@@ -262,13 +263,17 @@ func webhookPair(u *url.URL) string {
 }
 
 func (m *modules) openChat() (module exchange.Module, err error) {
+	spool, err := storage.Spool(m.config.DataDir)
+	if err != nil {
+		return module, err
+	}
 	m.chat, err = chat.New(chat.Options{
 		Domain: m.config.Domain, PublicURL: m.config.PublicURL, Issued: issuedTokens{m.a2a}, Receiver: chatReceiver{m.pipeline, m.store, m.logger}, Directory: m.registry, Turns: m.store, Runs: m.pipeline,
 		Tokens: m.tokens, Guests: m.takesGuests, Secret: m.tokenKey, Opening: m.opening, Present: m.demands.Present, FileURL: m.activitypub.MediaURL,
 		Formats:  m.formats,
 		ToolKind: func(agent, name string) string { return m.now().toolKind(agent, name) }, Tools: chatTools{m.store, m.pipeline, m.blobs}, Memory: m.store, Conversations: m.store,
 		Limits: m.limits(), Origins: m.config.Chat.AllowedOrigins, WaitLimit: m.config.Chat.Wait, Logger: m.logger,
-		MaxRequestBytes: int64(m.config.HTTP.MaxBodyBytes), GuestBytes: func() int64 { return m.now().quotas.GuestBytes },
+		Spool: spool, MaxRequestBytes: int64(m.config.HTTP.MaxBodyBytes), GuestBytes: func() int64 { return m.now().quotas.GuestBytes },
 	})
 	if err != nil {
 		return module, err

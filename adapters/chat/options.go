@@ -66,6 +66,8 @@ type Options struct {
 	MaxRequestBytes int64        // of a request with files; the HTTP server takes no larger one; default 10 MiB
 	GuestBytes      func() int64 // the largest message of a guest, files included; 0 = MaxRequestBytes alone bounds it; nil = 5 MiB
 
+	Spool string // directory in which large requests of guests wait; empty = that of the operating system
+
 	Origins []string // of web pages that may call from elsewhere; "*" = all
 
 	WaitLimit    time.Duration // longest wait for an answer that is not streamed; default 2 min

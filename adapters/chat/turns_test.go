@@ -29,7 +29,7 @@ func (e *ending) Read(into []byte) (int, error) {
 // TestLargeRequestsOfGuestsWaitOutsideMemory: while one is decoded, the others are in files. Each is whole when its turn comes.
 func TestLargeRequestsOfGuestsWaitOutsideMemory(t *testing.T) {
 	const waiting, size = 20, 5 << 20
-	a := &access{decoding: make(chan struct{}, 1)}
+	a := &access{site: &site{options: Options{Spool: t.TempDir()}}, decoding: make(chan struct{}, 1)}
 	a.decoding <- struct{}{} // one is decoded
 
 	content := bytes.Repeat([]byte("x"), size)

@@ -280,7 +280,7 @@ func (a *access) readBodyUpTo(r *http.Request, who caller, limit int64, read fun
 // readInTurn waits for one of the places in which large requests of guests are decoded, with the request in a file: many that arrive at
 // the same time would need hundreds of megabytes of memory. A place is taken after the last byte, so that a slow sender keeps it from no one. done frees it.
 func (a *access) readInTurn(r *http.Request, limit int64) (body []byte, done func(), err error) {
-	file, err := httpserver.SpoolBody(r, limit)
+	file, err := httpserver.SpoolBody(r, a.options.Spool, limit)
 	if err != nil {
 		return nil, nil, err
 	}

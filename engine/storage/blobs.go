@@ -22,8 +22,8 @@ func FilesIn(setting, directory string, writes func(bytes int64)) (*blob.Files, 
 
 // Bucket opens the files in a bucket. What is on its way there waits in the data directory.
 func Bucket(dataDir string, options blob.S3Options) (*blob.S3, error) {
-	options.Spool = filepath.Join(dataDir, "tmp")
-	if err := makeDirectory("data_dir", options.Spool); err != nil {
+	var err error
+	if options.Spool, err = Spool(dataDir); err != nil {
 		return nil, err
 	}
 	files, err := blob.OpenS3(options)
@@ -31,6 +31,13 @@ func Bucket(dataDir string, options blob.S3Options) (*blob.S3, error) {
 		return nil, fmt.Errorf("blob_url: %w", oneLine(err))
 	}
 	return files, nil
+}
+
+// Spool makes the directory in which files without a name wait for a moment. It is in the data directory, because a directory for temporary
+// files may be read-only or in memory.
+func Spool(dataDir string) (string, error) {
+	directory := filepath.Join(dataDir, "tmp")
+	return directory, makeDirectory("data_dir", directory)
 }
 
 // BlobStore is where files are, as far as it is known whose they are.

@@ -190,14 +190,15 @@ func ReadBody(r *http.Request, limit int64) ([]byte, error) {
 	}
 }
 
-// SpoolBody is ReadBody into a file, for bodies that wait until there is memory for what is made of them. The file has no name and ends with Close. Faults are
-// those of ReadBody; Unavailable, too, when the file cannot be written.
-func SpoolBody(r *http.Request, limit int64) (*os.File, error) {
+// SpoolBody is ReadBody into a file, for bodies that wait until there is memory for what is made of them. The file is in a directory, or in that
+// of the operating system for temporary files; it has no name and ends with Close. Faults are those of ReadBody; Unavailable, too, when the file
+// cannot be written.
+func SpoolBody(r *http.Request, directory string, limit int64) (*os.File, error) {
 	tooLarge := fault.Newf(fault.TooLarge, "the request body is over %d bytes", limit)
 	if r.ContentLength > limit {
 		return nil, tooLarge
 	}
-	file, err := os.CreateTemp("", "inbox-request-*")
+	file, err := os.CreateTemp(directory, "inbox-request-*")
 	if err != nil {
 		return nil, noSpool(err)
 	}

@@ -15,10 +15,10 @@ import (
 
 // TestSpoolBody: a body goes into a file without a name, within its limit; what goes wrong is the sender's where the sender caused it.
 func TestSpoolBody(t *testing.T) {
+	t.Parallel()
 	directory := t.TempDir()
-	t.Setenv("TMPDIR", directory)
 	spool := func(body io.Reader) (string, error) {
-		file, err := httpserver.SpoolBody(httptest.NewRequestWithContext(t.Context(), "POST", "/", body), 10)
+		file, err := httpserver.SpoolBody(httptest.NewRequestWithContext(t.Context(), "POST", "/", body), directory, 10)
 		if left, listed := os.ReadDir(directory); listed != nil || len(left) > 0 {
 			t.Errorf("the directory has %v, %v", left, listed)
 		}
@@ -41,8 +41,7 @@ func TestSpoolBody(t *testing.T) {
 	if _, err := spool(io.MultiReader(strings.NewReader("012"), iotest.ErrReader(errors.New("cut")))); !fault.Is(err, fault.Malformed) {
 		t.Errorf("a body that was cut: %v", err)
 	}
-	t.Setenv("TMPDIR", directory+"/missing")
-	if _, err := httpserver.SpoolBody(httptest.NewRequestWithContext(t.Context(), "POST", "/", strings.NewReader("x")), 10); !fault.Is(err, fault.Unavailable) {
+	if _, err := httpserver.SpoolBody(httptest.NewRequestWithContext(t.Context(), "POST", "/", strings.NewReader("x")), directory+"/missing", 10); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("without a directory: %v", err)
 	}
 }
