@@ -248,7 +248,7 @@ func (b below) Create(name string) (io.Writer, error) {
 func directoryOf(domain string) string { return strings.ReplaceAll(domain, ":", "_") }
 
 // Export writes what each domain stores of the person into a directory with its name; see Exports.Export. person.json says what the archive has
-// and which domains are missing, with the reason; index.html leads to the pages of the domains. If some domains fail the archive has the others, and
+// and which domains are missing; index.html leads to the pages of the domains. If some domains fail the archive has the others, and
 // the error names the failed ones. fault.NotFound if no domain stores anything of such a person: then nothing was written.
 func (p Persons) Export(ctx context.Context, who PersonName, into Archive) (made PersonExport, err error) {
 	made.At = now()
@@ -272,12 +272,13 @@ func (p Persons) Export(ctx context.Context, who PersonName, into Archive) (made
 	left, failure := p.leftOut()
 	made.LeftOut = left
 	err = errors.Join(err, failure)
-	if failure := writeDocument(into, "person.json", made); failure != nil {
+	document := documentOf(made)
+	if failure := writeDocument(into, "person.json", document); failure != nil {
 		return made, failure
 	}
 	page, failure := into.Create("index.html")
 	if failure == nil {
-		_, failure = io.WriteString(page, frontPage(made))
+		_, failure = io.WriteString(page, frontPage(document))
 	}
 	if failure != nil {
 		return made, failure
@@ -285,8 +286,33 @@ func (p Persons) Export(ctx context.Context, who PersonName, into Archive) (made
 	return made, err
 }
 
+// personDocument is what an archive says of itself. The person reads it, so it has no error and no place of the server.
+type personDocument struct {
+	PersonExport
+
+	LeftOut []leftDomain `json:"left_out,omitempty"`
+}
+
+type leftDomain struct {
+	Domain string `json:"domain"`
+}
+
+func documentOf(made PersonExport) personDocument {
+	document := personDocument{PersonExport: made}
+	document.Items = slices.Clone(made.Items)
+	for i := range document.Items {
+		if one := &document.Items[i]; one.Error != "" {
+			one.Error = "the server could not read what it stores at this domain"
+		}
+	}
+	for _, one := range made.LeftOut {
+		document.LeftOut = append(document.LeftOut, leftDomain{one.Domain})
+	}
+	return document
+}
+
 // frontPage leads to the pages of the domains.
-func frontPage(made PersonExport) string {
+func frontPage(made personDocument) string {
 	var page strings.Builder
 	page.WriteString(exportHead + "<ul>\n")
 	for _, one := range made.Items {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -178,6 +179,19 @@ func filesIn(t *testing.T, archive string) (names []string) {
 	return names
 }
 
+func fileIn(t *testing.T, archive, name string) string {
+	t.Helper()
+	opened, err := zip.NewReader(strings.NewReader(archive), int64(len(archive)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := fs.ReadFile(opened, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
 func eachDatabase(t *testing.T, test func(t *testing.T, config *inbox.Config)) {
 	for name, database := range map[string]func(testing.TB) string{"sqlite": func(testing.TB) string { return "sqlite" }, "postgres": storetest.Postgres} {
 		t.Run(name, func(t *testing.T) { test(t, domainsIn(t, database(t))) })
@@ -293,6 +307,12 @@ func TestDomainThatFailsDoesNotStopTheOthers(t *testing.T) {
 		}
 		if names := filesIn(t, string(archive)); !slices.Contains(names, "third.example/messages/"+third+".json") || !slices.Contains(names, "person.json") {
 			t.Errorf("the archive has %v", names)
+		}
+		for _, name := range []string{"person.json", "index.html"} { // the person reads them
+			text := fileIn(t, string(archive), name)
+			if !strings.Contains(text, "second.example") || !strings.Contains(text, "fourth.example") || strings.Contains(text, config.DataDir) || strings.Contains(text, "data_dir") {
+				t.Errorf("%s does not name the missing domains, or says more than that they are missing: %s", name, text)
+			}
 		}
 
 		text, told, err = runs(t, "erase", "ann@a.test", "--yes", "--json")
