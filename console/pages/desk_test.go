@@ -189,3 +189,18 @@ func TestBlockTheSenderWhoIsShown(t *testing.T) {
 		t.Error("the block of one sender took the button from another")
 	}
 }
+
+// TestNoKeySendsAForm: a single key changes nothing. In a conversation that another operator holds, the key to write an answer does not take it away.
+func TestNoKeySendsAForm(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	turn := o.insert(o.turn(exchange.StateHeld, "@ana@peer.test", "May I?"))
+	first, second := signIn(t, o.Server, exchange.RoleWork), signIn(t, o.Server, exchange.RoleAdmin)
+	first.does("/console/thread/take", "agent", turn.Agent, "id", turn.ThreadID)
+	page := second.shows(threadOf(turn), "Take it from")
+	for _, button := range regexp.MustCompile(`<button[^>]*\bdata-key=[^>]*>`).FindAllString(page, -1) {
+		if !strings.Contains(button, `type="button"`) {
+			t.Errorf("a key presses %s", button)
+		}
+	}
+}
