@@ -173,8 +173,12 @@ func (a *API) listConnectors(http.ResponseWriter, *http.Request) (any, error) {
 
 func (a *API) listHeld(_ http.ResponseWriter, r *http.Request) (any, error) {
 	query := r.URL.Query()
+	dropped := query.Get("dropped")
+	if dropped != "" && dropped != "true" && dropped != "false" {
+		return nil, fault.InField("dropped", "must be true or false")
+	}
 	return page(r, exchange.TurnCursor, func(limit int) ([]exchange.TurnRecord, error) {
-		if query.Get("dropped") == "true" {
+		if dropped == "true" {
 			return a.operator.Held.Dropped(r.Context(), query.Get("agent"), query.Get("before"), limit)
 		}
 		return a.operator.Held.List(r.Context(), query.Get("agent"), query.Get("before"), limit)

@@ -252,6 +252,7 @@ func TestOperatorAPI(t *testing.T) {
 		"release":         {http.MethodPost, "/api/v1/held/t1/release", "", http.StatusNoContent, "release t1", ""},
 		"release late":    {http.MethodPost, "/api/v1/held/t9/release", "", http.StatusConflict, "release t9", "not held any more"},
 		"dropped":         {http.MethodGet, "/api/v1/held?agent=echo&dropped=true", "", http.StatusOK, "refused echo  51", `"items":[{"id":"t1"`},
+		"dropped, other":  {http.MethodGet, "/api/v1/held?dropped=maybe", "", http.StatusBadRequest, "", `"field":"dropped"`},
 		"restore":         {http.MethodPost, "/api/v1/held/t1/restore", "", http.StatusNoContent, "restore t1", ""},
 		"drop":            {http.MethodPost, "/api/v1/held/t1/drop", "", http.StatusNoContent, "drop t1: dropped by the operator", ""},
 		"drop, reason":    {http.MethodPost, "/api/v1/held/t1/drop", `{"reason":"spam"}`, http.StatusNoContent, "drop t1: spam", ""},
