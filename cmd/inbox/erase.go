@@ -273,6 +273,9 @@ func nameLeftOut(cmd *cobra.Command, left []operator.OrphanedDomain) {
 
 // keepReceipts writes the receipts of each domain into the file, if one is wanted.
 func keepReceipts(cmd *cobra.Command, persons operator.Persons, file string) error {
+	if file == "" {
+		return nil
+	}
 	var failures []error
 	for _, one := range persons.Domains {
 		if err := one.With(cmd.Context(), func(ctx context.Context, o *inbox.Operator) error { return keepReceiptsOf(ctx, o, file) }); err != nil {

@@ -321,6 +321,11 @@ func TestDomainThatFailsDoesNotStopTheOthers(t *testing.T) {
 		if len(done.Items) != 3 || done.Items[1].Receipt != nil || done.Items[1].Error == "" || done.Items[2].Receipt.EndedAt.IsZero() {
 			t.Errorf("the erasure says %s", text)
 		}
+		text, told, err = runs(t, "erase", "--list", "--json")
+		failed(err, text, told)
+		if listed := decoded[exchange.List[operator.DomainReceipt]](t, text); len(listed.Items) != 2 || strings.Count(err.Error(), "second.example: data_dir") != 1 {
+			t.Errorf("the receipts are %s, and the error is %v", text, err)
+		}
 		for one, id := range map[*inbox.Config]string{config: first, config.Hosted[1]: third} {
 			if left := textOf(t, one, id); left != "" {
 				t.Errorf("at %s is left %q", one.Domain, left)
