@@ -80,6 +80,11 @@ func (o *Operator) listedAs(ctx context.Context, c *config.Config, sender normal
 	if o.options.Listed != nil {
 		return o.options.Listed(sender), nil
 	}
+	return o.stored(ctx, c, sender)
+}
+
+// stored asks the operator's lists about a sender, as the database has them.
+func (o *Operator) stored(ctx context.Context, c *config.Config, sender normalized.Sender) (moderation.Verdict, error) {
 	lists := moderation.New(moderation.Options{
 		Source: o.options.Store, Domain: c.Domain, Hosts: o.options.OwnHosts, OnlyAllowed: c.Federation.Mode == activitypub.ModeAllowlist,
 	})

@@ -272,7 +272,7 @@ func (f Follows) List(ctx context.Context, filter FollowFilter) ([]Follow, error
 		return nil, fault.InField("state", "must be one of waiting, following")
 	}
 	if filter.After != "" && strings.Count(filter.After, " ") < 2 {
-		return nil, fault.InField("cursor", "is not one that this server gave")
+		return nil, fault.InField("before", "is not one that this server gave")
 	}
 
 	found := []Follow{}

@@ -270,7 +270,7 @@ type Held struct {
 	Turns TurnList
 
 	index  *lookup.Index
-	listed func(ctx context.Context, turnID string) (moderation.Verdict, error) // what the operator's lists say about the sender of a message now
+	listed func(ctx context.Context, turnID string) (moderation.Verdict, error) // what the operator's lists say about the sender of a message, as the database has them
 }
 
 // HeldDecisions decide about held messages.

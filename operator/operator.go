@@ -158,7 +158,7 @@ func New(o Options) *Operator {
 		if err != nil {
 			return moderation.Verdict{}, err
 		}
-		return made.listedAs(ctx, o.Current(), turn.Message.Sender)
+		return made.stored(ctx, o.Current(), turn.Message.Sender)
 	}
 	made = &Operator{
 		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, Finder: index, Rows: o.Store, Originals: o.Store, Files: o.Files, index: index},

@@ -42,16 +42,32 @@ func (h Held) Restore(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if h.listed != nil {
-		verdict, err := h.listed(ctx, turn)
-		if err != nil {
-			return err
-		}
-		if verdict.Refused() {
-			return fault.Newf(fault.Conflict, "its sender may not write (%s), so the message would be dropped again: change the list first", verdict.Reason)
-		}
+	if err := h.refused(ctx, turn); err != nil {
+		return err
 	}
-	return h.HeldDecisions.Restore(ctx, turn)
+	if err := h.HeldDecisions.Restore(ctx, turn); err != nil {
+		return err
+	}
+	blocked := h.refused(ctx, turn) // a block that was stored meanwhile may have looked for messages of its senders before this one was back
+	if !fault.Is(blocked, fault.Conflict) {
+		return nil // the message is held again, whatever kept the lists from being read
+	}
+	if err := h.HeldDecisions.Drop(ctx, turn, fault.Of(blocked).Public); err != nil && !fault.Is(err, fault.Conflict) { // a conflict: the block dropped it
+		return err
+	}
+	return blocked
+}
+
+// refused is the fault.Conflict of a message whose sender is blocked.
+func (h Held) refused(ctx context.Context, turn string) error {
+	if h.listed == nil {
+		return nil
+	}
+	verdict, err := h.listed(ctx, turn)
+	if err == nil && verdict.Refused() {
+		err = fault.Newf(fault.Conflict, "its sender may not write (%s), so the message would be dropped again: change the list first", verdict.Reason)
+	}
+	return err
 }
 
 // Withdraw ends a demand by its id or by any id of its message. Errors are those of DemandEndings.

@@ -481,7 +481,7 @@ func (s arrivalStore) Arrivals(ctx context.Context, filter exchange.ArrivalFilte
 	return s.page(ctx, filter, loaded, next)
 }
 
-func wrongCursor() error { return fault.InField("cursor", "is not one that this server gave") }
+func wrongCursor() error { return fault.InField("before", "is not one that this server gave") }
 
 // page makes a page of turns, without those that have changed meanwhile so that the filter does not select them any more.
 func (s arrivalStore) page(ctx context.Context, filter exchange.ArrivalFilter, loaded []arrived, next string) (exchange.ArrivalPage, error) {

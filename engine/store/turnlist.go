@@ -333,7 +333,7 @@ func readCursor(written string) (at int64, id string, err error) {
 	number, id, found := strings.Cut(written, ".")
 	at, err = strconv.ParseInt(number, 10, 64)
 	if err != nil || !found || !storable(id) {
-		return 0, "", fault.InField("cursor", "is not one that this server gave")
+		return 0, "", fault.InField("before", "is not one that this server gave")
 	}
 	return at, id, nil
 }
