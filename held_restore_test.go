@@ -78,6 +78,10 @@ func TestBlockedHeldMessagesAreRestored(t *testing.T) {
 				t.Errorf("the restored message is %s (%s)", turn.State, turn.Reason)
 			}
 
+			named, err := here.Persons.Erase(t.Context(), operator.PersonName{Name: "ana@peer.test"}, "a test", nil)
+			if err != nil || len(named.Items) != 1 || named.Items[0].NotTaken == nil || len(named.Items[0].NotTaken.Unproven) != 1 {
+				t.Errorf("an erasure by an address that nothing proves does not say what it leaves: %+v, %v", named, err)
+			}
 			if _, err := here.Erasures.Begin(t.Context(), operator.PersonName{Name: "ana@peer.test", Unproven: true}, "a test"); err != nil {
 				t.Fatal(err)
 			}

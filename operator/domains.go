@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/config"
 	"inbox/internal/fault"
@@ -119,6 +120,23 @@ type AtDomain struct {
 
 	Preview *ErasurePreview `json:"preview,omitempty"` // what an export or an erasure would take
 	Receipt *Receipt        `json:"receipt,omitempty"` // of an erasure
+
+	NotTaken *NotTaken `json:"not_taken,omitempty"` // what an erasure by this name leaves; nil = nothing
+}
+
+// NotTaken are messages that may be of a person and that an erasure by the given name leaves, because nothing proves it or because another name is needed.
+type NotTaken struct {
+	Linked   []store.Belonging `json:"linked,omitempty" doc:"linked with the person"`
+	Unproven []Statement             `json:"unproven,omitempty" doc:"senders without proof who state the address"`
+	Others   []Statement             `json:"others,omitempty" doc:"others who state the address or one like it"`
+}
+
+// notTaken is what an erasure of the person leaves; nil = nothing.
+func notTaken(person store.Person) *NotTaken {
+	if len(person.Linked)+len(person.Unproven)+len(person.Others) == 0 {
+		return nil
+	}
+	return &NotTaken{person.Linked, person.Unproven, person.Others}
 }
 
 // DomainReceipt is a receipt and its domain.
@@ -151,7 +169,13 @@ func (p Persons) Preview(ctx context.Context, who PersonName) (found OfPerson, e
 // receipt as it is then. What the other domains answered is returned with an error.
 func (p Persons) Erase(ctx context.Context, who PersonName, by string, follow func(ctx context.Context, o *Operator, begun Receipt) (Receipt, error)) (begun OfPerson, err error) {
 	var receipt *Receipt
+	var missed *NotTaken
 	err = p.each(ctx, func(ctx context.Context, _ string, o *Operator) error {
+		person, err := o.Erasures.Who(ctx, who)
+		if err != nil {
+			return err
+		}
+		missed = notTaken(person)
 		made, err := o.Erasures.Begin(ctx, who, by)
 		if err != nil {
 			return err
@@ -166,8 +190,8 @@ func (p Persons) Erase(ctx context.Context, who PersonName, by string, follow fu
 		}
 		return err
 	}, func(domain string, err error) {
-		begun.Items = append(begun.Items, AtDomain{OfDomain: ofDomain(domain, err), Receipt: receipt})
-		receipt = nil // the next domain may fail before it has one
+		begun.Items = append(begun.Items, AtDomain{OfDomain: ofDomain(domain, err), Receipt: receipt, NotTaken: missed})
+		receipt, missed = nil, nil // the next domain may fail before it has one
 	})
 	left, failure := p.leftOut()
 	begun.LeftOut = left

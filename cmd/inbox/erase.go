@@ -195,7 +195,12 @@ restore" reads to erase again: write it beside the backups, as erasures.json, wh
 				}
 				return o.Erasures.Receipt(ctx, begun.ID)
 			})
-			return errors.Join(err, printOfPerson(cmd, persons, begun, func(one operator.AtDomain) { printReceipt(cmd.OutOrStdout(), *one.Receipt) }))
+			return errors.Join(err, printOfPerson(cmd, persons, begun, func(one operator.AtDomain) {
+				printReceipt(cmd.OutOrStdout(), *one.Receipt)
+				if one.NotTaken != nil {
+					printNotTaken(cmd.OutOrStdout(), *one.NotTaken)
+				}
+			}))
 		},
 	}
 
@@ -301,14 +306,19 @@ func printPreview(out io.Writer, preview operator.ErasurePreview) {
 	for _, one := range preview.Principals {
 		fmt.Fprintf(out, "  %s: %s (%s)\n", oneLine(one.Principal), oneLine(one.Why()), counted(one.Messages, "message"))
 	}
-	if len(preview.Linked) > 0 {
+	printNotTaken(out, operator.NotTaken{Linked: preview.Linked, Unproven: preview.Unproven, Others: preview.Others})
+}
+
+// printNotTaken names what a name does not reach, and how it is reached.
+func printNotTaken(out io.Writer, left operator.NotTaken) {
+	if len(left.Linked) > 0 {
 		fmt.Fprintln(out, "Linked with this person, and left out without --linked:")
 	}
-	for _, one := range preview.Linked {
+	for _, one := range left.Linked {
 		fmt.Fprintf(out, "  %s: %s\n", oneLine(one.Principal), oneLine(one.Why()))
 	}
-	printStatements(out, "Unproven messages that state this address, and are left out without --unproven:", preview.Unproven)
-	printStatements(out, "Messages of others that state this address or one like it, and are never taken by this name:", preview.Others)
+	printStatements(out, "Unproven messages that state this address, and are left out without --unproven:", left.Unproven)
+	printStatements(out, "Messages of others that state this address or one like it, and are never taken by this name:", left.Others)
 }
 
 func printStatements(out io.Writer, heading string, list []operator.Statement) {
