@@ -20,6 +20,7 @@ import (
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/operator"
+	"inbox/operator/held"
 	"inbox/operator/operation"
 	"inbox/operator/takeover"
 )
@@ -47,11 +48,7 @@ func (a *API) WithChat(chat OperatorChat) *API {
 
 // Routes are all calls. Each does what a command does: inbox held, inbox approvals, inbox tool-requests, inbox people, inbox audit, inbox show, inbox waiting, inbox retry.
 func (a *API) Routes() []httpserver.Route {
-	return slices.Concat(a.agentRoutes(), a.arrivalRoutes(), a.listRoutes(), a.chatRoutes(), a.mailRoutes(), routes(a, a.operator.Takeovers, takeover.Operations()), a.simulateRoutes(), a.statisticsRoutes(), []httpserver.Route{
-		a.route(http.MethodGet, "/api/v1/held", a.listHeld),
-		a.route(http.MethodPost, "/api/v1/held/{turn}/release", a.release),
-		a.route(http.MethodPost, "/api/v1/held/{turn}/drop", a.drop),
-		a.route(http.MethodPost, "/api/v1/held/{turn}/restore", a.restoreHeld),
+	return slices.Concat(a.agentRoutes(), a.arrivalRoutes(), a.listRoutes(), a.chatRoutes(), a.mailRoutes(), routes(a, a.operator.Takeovers, takeover.Operations()), routes(a, a.operator.Held, held.Operations()), a.simulateRoutes(), a.statisticsRoutes(), []httpserver.Route{
 		a.route(http.MethodGet, "/api/v1/approvals", a.listApprovals),
 		a.route(http.MethodGet, "/api/v1/approvals/{approval}", a.approval),
 		a.route(http.MethodPost, "/api/v1/approvals/{approval}/approve", a.approve),
@@ -302,7 +299,7 @@ const (
 
 // reason reads an optional {"reason": "…"}.
 func reason(w http.ResponseWriter, r *http.Request) (string, error) {
-	var wanted reasonBody
+	var wanted operation.Reason
 	if err := readOptional(w, r, maxReasonBody, &wanted, `send nothing, or {"reason":"…"}`); err != nil {
 		return "", err
 	}

@@ -171,37 +171,6 @@ func (a *API) listConnectors(http.ResponseWriter, *http.Request) (any, error) {
 	return whole(a.operator.Connectors.List(), nil)
 }
 
-func (a *API) listHeld(_ http.ResponseWriter, r *http.Request) (any, error) {
-	query := r.URL.Query()
-	dropped := query.Get("dropped")
-	if dropped != "" && dropped != "true" && dropped != "false" {
-		return nil, fault.InField("dropped", "must be true or false")
-	}
-	return page(r, exchange.TurnCursor, func(limit int) ([]exchange.TurnRecord, error) {
-		if dropped == "true" {
-			return a.operator.Held.Dropped(r.Context(), query.Get("agent"), query.Get("before"), limit)
-		}
-		return a.operator.Held.List(r.Context(), query.Get("agent"), query.Get("before"), limit)
-	})
-}
-
-func (a *API) release(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return nil, a.operator.Held.Release(r.Context(), httpserver.Param(r, "turn"))
-}
-
-// drop takes an optional {"reason": "…"}.
-func (a *API) restoreHeld(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return nil, a.operator.Held.Restore(r.Context(), httpserver.Param(r, "turn"))
-}
-
-func (a *API) drop(w http.ResponseWriter, r *http.Request) (any, error) {
-	why, err := reason(w, r)
-	if err != nil {
-		return nil, err
-	}
-	return nil, a.operator.Held.Drop(r.Context(), httpserver.Param(r, "turn"), orElse(why, "dropped by the operator"))
-}
-
 // turnView is a turn with what its agent did: the rows of its timeline without the pieces of the growing answer.
 type turnView struct {
 	exchange.TurnRecord

@@ -21,6 +21,7 @@ import (
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/operator"
+	"inbox/operator/held"
 )
 
 // office is a recorder of what the operator API asked for.
@@ -198,7 +199,7 @@ func newOffice() *office {
 func call(t *testing.T, o *office, method, path, body, authorization string) *httptest.ResponseRecorder {
 	t.Helper()
 	api := console.NewAPI(&operator.Operator{
-		Tokens: operator.Tokens{Rows: o}, Messages: operator.Messages{Timelines: o, Finder: o, Rows: o}, Held: operator.Held{HeldDecisions: o, Turns: o},
+		Tokens: operator.Tokens{Rows: o}, Messages: operator.Messages{Timelines: o, Finder: o, Rows: o}, Held: held.New(o, o, nil, nil),
 		Audit: operator.Audit{Rows: o}, People: operator.People{Rows: o}, Approvals: o,
 	}).WithChat(mute{})
 	server, err := httpserver.New(httpserver.Options{Routes: api.Routes()})

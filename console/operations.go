@@ -21,16 +21,12 @@ import (
 	"inbox/normalized"
 	"inbox/operator"
 	"inbox/operator/doctor"
+	"inbox/operator/held"
 	"inbox/operator/operation"
 	"inbox/operator/setup"
 	"inbox/operator/takeover"
 	"inbox/policypart"
 )
-
-// reasonBody says why.
-type reasonBody struct {
-	Reason string `json:"reason,omitempty"`
-}
 
 // digestBody names what was read of an approval.
 type digestBody struct {
@@ -65,11 +61,8 @@ var roles = map[string]exchange.Role{
 	// Names of services and addresses of webhooks are for who keeps the server.
 	"GET /api/v1/settings": exchange.RoleAdmin,
 
-	"POST /api/v1/held/{turn}/release":            exchange.RoleWork,
 	"POST /api/v1/doctor":                         exchange.RoleWork,
 	"POST /api/v1/dns":                            exchange.RoleWork,
-	"POST /api/v1/held/{turn}/drop":               exchange.RoleWork,
-	"POST /api/v1/held/{turn}/restore":            exchange.RoleWork,
 	"POST /api/v1/approvals/{approval}/approve":   exchange.RoleWork,
 	"POST /api/v1/approvals/{approval}/deny":      exchange.RoleWork,
 	"POST /api/v1/approvals/{approval}/edit":      exchange.RoleWork,
@@ -104,10 +97,11 @@ var roles = map[string]exchange.Role{
 
 // RoleOf returns the role that a call of the operator API needs.
 func RoleOf(method, pattern string) exchange.Role {
-	for _, one := range takeover.Operations() {
-		if one.Method == method && one.Path == pattern {
-			return one.NeededRole()
-		}
+	if role, is := declaredRole(takeover.Operations(), method, pattern); is {
+		return role
+	}
+	if role, is := declaredRole(held.Operations(), method, pattern); is {
+		return role
 	}
 	if role, is := roles[method+" "+pattern]; is {
 		return role
@@ -116,6 +110,15 @@ func RoleOf(method, pattern string) exchange.Role {
 		return exchange.RoleRead
 	}
 	return exchange.RoleAdmin
+}
+
+func declaredRole[S any](operations []operation.Operation[S], method, pattern string) (exchange.Role, bool) {
+	for _, one := range operations {
+		if one.Method == method && one.Path == pattern {
+			return one.NeededRole(), true
+		}
+	}
+	return exchange.RoleNone, false
 }
 
 // Operations describe the calls of the operator API.
@@ -132,7 +135,7 @@ func Operations() []openapi.Operation {
 		refused  = []int{http.StatusNotFound, http.StatusConflict}
 		revising = []int{http.StatusConflict, http.StatusUnsupportedMediaType}
 
-		reason = reasonBody{"not our subject"}
+		reason = operation.Reason{Reason: "not our subject"}
 		entry  = entryBody{Target: "spam.example", Effect: "refuse", Reason: "spam"}
 	)
 
@@ -182,10 +185,6 @@ func Operations() []openapi.Operation {
 			Method: "GET", Path: "/api/v1/follows", Summary: "Who follows an agent, and who waits to",
 			Query: []string{"limit:integer", "before", "agent", "state", "actor"}, Response: exchange.List[operator.Follow]{}, Errors: absent,
 		},
-		{Method: "GET", Path: "/api/v1/held", Summary: "Messages that wait for the operator; with dropped=true those that were dropped and can be restored", Query: append([]string{"dropped"}, ofAgent...), Response: exchange.List[exchange.TurnRecord]{}},
-		{Method: "POST", Path: "/api/v1/held/{turn}/release", Summary: "Let the agent answer a held message", Errors: taken},
-		{Method: "POST", Path: "/api/v1/held/{turn}/drop", Summary: "Refuse a held message", Partial: true, Errors: taken, Request: reason},
-		{Method: "POST", Path: "/api/v1/held/{turn}/restore", Summary: "Put a dropped message back on hold", Errors: taken},
 		{Method: "GET", Path: "/api/v1/approvals", Summary: "Actions and answers of agents that need an approval", Query: withOpen, Response: exchange.List[exchange.Approval]{}},
 		{Method: "GET", Path: "/api/v1/approvals/{approval}", Summary: "One approval", Response: exchange.Approval{}},
 		{Method: "POST", Path: "/api/v1/approvals/{approval}/approve", Summary: "Agree; with the digest of what was read", Partial: true, Errors: ended, Request: digestBody{"6f3c…"}, Response: exchange.Approval{}},
@@ -344,7 +343,7 @@ func Operations() []openapi.Operation {
 	for i := range list {
 		list[i].Tag, list[i].Security = "operator", "operator"
 	}
-	return slices.Concat(list, described(takeover.Operations()))
+	return slices.Concat(list, described(takeover.Operations()), described(held.Operations()))
 }
 
 func described[S any](operations []operation.Operation[S]) (list []openapi.Operation) {
@@ -445,7 +444,7 @@ var parameters = map[string]string{
 	"required_capabilities": "What the target must be able to do, as words with commas between.",
 	"status":                "open or all.", "first": "Number of the first delta in the body, so that the request can be repeated.", "max": "How many messages may be open at once, 1 to 16.",
 	"Idempotency-Key": "The same key with the same request is the same answer.", "Last-Event-ID": "Id of the last event that was read: the stream goes on behind it.",
-	"Chat-Session": "Session that an earlier answer named.", "dry_run": "Only say what would be done.", "dropped": "true: those that were dropped and can be restored, instead.", "session_ids": "Several, with commas between.",
+	"Chat-Session": "Session that an earlier answer named.", "dry_run": "Only say what would be done.", "session_ids": "Several, with commas between.",
 	"format":   "Form of the messages: envelope (agents-api.message) or agent-framework; those of a session also as provider, the rows for a model.",
 	"coalesce": "true: neighbours of one role are one envelope or row (format=envelope, format=provider).",
 }

@@ -127,8 +127,8 @@ type AtDomain struct {
 // NotTaken are messages that may be of a person and that an erasure by the given name leaves, because nothing proves it or because another name is needed.
 type NotTaken struct {
 	Linked   []store.Belonging `json:"linked,omitempty" doc:"linked with the person"`
-	Unproven []Statement             `json:"unproven,omitempty" doc:"senders without proof who state the address"`
-	Others   []Statement             `json:"others,omitempty" doc:"others who state the address or one like it"`
+	Unproven []Statement       `json:"unproven,omitempty" doc:"senders without proof who state the address"`
+	Others   []Statement       `json:"others,omitempty" doc:"others who state the address or one like it"`
 }
 
 // notTaken is what an erasure of the person leaves; nil = nothing.

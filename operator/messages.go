@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"inbox/engine/delivery"
-	"inbox/engine/moderation"
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
@@ -261,42 +260,4 @@ func (m Messages) Timeline(ctx context.Context, turnID string, most int) (events
 		after = page[len(page)-1].Seq
 	}
 	return events, nil
-}
-
-// Held are the messages of senders who proved nothing, where the agent's setting lets them wait for the operator.
-type Held struct {
-	HeldDecisions
-
-	Turns TurnList
-
-	index  *lookup.Index
-	listed func(ctx context.Context, turnID string) (moderation.Verdict, error) // what the operator's lists say about the sender of a message, as the database has them
-}
-
-// HeldDecisions decide about held messages.
-type HeldDecisions interface {
-	// Release lets the agent answer: fault.NotFound without such a turn, fault.Conflict when it is not held any more.
-	Release(ctx context.Context, turnID string) error
-	// Drop refuses the message; the reason is kept. Errors are those of Release.
-	Drop(ctx context.Context, turnID, reason string) error
-	// Restore puts a dropped message back on hold: fault.NotFound without such a turn, fault.Conflict when it was not dropped or its content is gone.
-	Restore(ctx context.Context, turnID string) error
-}
-
-// TurnList lists messages.
-type TurnList interface {
-	Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchange.TurnRecord, error)
-}
-
-// Dropped lists messages that were dropped from hold, by the operator or by a block, and can be restored: the newest first. Before and
-// limit are as for List.
-func (h Held) Dropped(ctx context.Context, agent, before string, limit int) ([]exchange.TurnRecord, error) {
-	turns, err := h.Turns.Turns(ctx, exchange.TurnFilter{Agent: agent, States: []string{exchange.StateRefused}, Dropped: true, Before: before, Limit: limit})
-	return listed(turns), err
-}
-
-// List lists held messages, newest first. Before is "" or the cursor of exchange.TurnFilter; limit is 1 to 500.
-func (h Held) List(ctx context.Context, agent, before string, limit int) ([]exchange.TurnRecord, error) {
-	turns, err := h.Turns.Turns(ctx, exchange.TurnFilter{Agent: agent, States: []string{exchange.StateHeld}, Before: before, Limit: limit})
-	return listed(turns), err
 }

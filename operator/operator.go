@@ -22,6 +22,7 @@ import (
 	"inbox/internal/safehttp"
 	"inbox/normalized"
 	"inbox/operator/doctor"
+	"inbox/operator/held"
 	"inbox/operator/lookup"
 	"inbox/operator/takeover"
 )
@@ -60,7 +61,7 @@ type Operator struct {
 	Messages      Messages
 	Arrivals      Arrivals
 	Agents        Agents
-	Held          Held
+	Held          *held.Service
 	Approvals     Approvals
 	HeldFiles     HeldFiles
 	Demands       Demands
@@ -164,7 +165,7 @@ func New(o Options) *Operator {
 		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, Finder: index, Rows: o.Store, Originals: o.Store, Files: o.Files, index: index},
 		Arrivals:      Arrivals{o.Store, index, o.Current},
 		Agents:        Agents{o.Current, Pauses{o.Store, o.Agents}},
-		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store, index: index, listed: listed},
+		Held:          held.New(o.Turns, o.Store, index, listed),
 		Approvals:     foundApprovals{o.Approvals, index},
 		HeldFiles:     HeldFiles{foundApprovals{o.Approvals, index}, o.Files},
 		Demands:       Demands{o.Demands, o.Store, index},

@@ -17,59 +17,6 @@ func (m Messages) Retry(ctx context.Context, id, by string) error {
 	return m.Retries.Retry(ctx, turn, by)
 }
 
-// Release lets the agent answer a held message, by any of its ids. Errors are those of HeldDecisions.
-func (h Held) Release(ctx context.Context, id string) error {
-	turn, err := h.index.Turn(ctx, id)
-	if err != nil {
-		return err
-	}
-	return h.HeldDecisions.Release(ctx, turn)
-}
-
-// Drop refuses a held message, by any of its ids. Errors are those of HeldDecisions.
-func (h Held) Drop(ctx context.Context, id, reason string) error {
-	turn, err := h.index.Turn(ctx, id)
-	if err != nil {
-		return err
-	}
-	return h.HeldDecisions.Drop(ctx, turn, reason)
-}
-
-// Restore puts a dropped message back on hold, by any of its ids. It is a fault.Conflict while its sender is blocked; other errors are those of
-// HeldDecisions.
-func (h Held) Restore(ctx context.Context, id string) error {
-	turn, err := h.index.Turn(ctx, id)
-	if err != nil {
-		return err
-	}
-	if err := h.refused(ctx, turn); err != nil {
-		return err
-	}
-	if err := h.HeldDecisions.Restore(ctx, turn); err != nil {
-		return err
-	}
-	blocked := h.refused(ctx, turn) // a block that was stored meanwhile may have looked for messages of its senders before this one was back
-	if !fault.Is(blocked, fault.Conflict) {
-		return nil // the message is held again, whatever kept the lists from being read
-	}
-	if err := h.HeldDecisions.Drop(ctx, turn, fault.Of(blocked).Public); err != nil && !fault.Is(err, fault.Conflict) { // a conflict: the block dropped it
-		return err
-	}
-	return blocked
-}
-
-// refused is the fault.Conflict of a message whose sender is blocked.
-func (h Held) refused(ctx context.Context, turn string) error {
-	if h.listed == nil {
-		return nil
-	}
-	verdict, err := h.listed(ctx, turn)
-	if err == nil && verdict.Refused() {
-		err = fault.Newf(fault.Conflict, "its sender may not write (%s), so the message would be dropped again: change the list first", verdict.Reason)
-	}
-	return err
-}
-
 // Withdraw ends a demand by its id or by any id of its message. Errors are those of DemandEndings.
 func (d Demands) Withdraw(ctx context.Context, id, by string) error {
 	demand, err := d.index.Demand(ctx, id, "demand")

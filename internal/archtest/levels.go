@@ -122,6 +122,7 @@ var levels = map[string]int{
 	"operator/setup":     10,
 	"operator/lookup":    10,
 	"operator/operation": 4,
+	"operator/held":      11,
 	"operator/takeover":  11,
 	"operator":           12,
 
@@ -166,7 +167,7 @@ var entrances = []struct {
 	{"engine/pipeline", []string{".", "operator", "operator/...", "engine/store", "bench"}, "adapters and console declare what they need of the pipeline"},
 	{"engine/delivery", []string{".", "operator", "operator/...", "console/pages", "cmd/inbox", "engine/..."}, "adapters and the API declare what they need of deliveries; the pages and commands show what operator returns"},
 	{"engine/admission", []string{"operator", "console/pages", "engine/..."}, "the engine decides by it, and operators see how"},
-	{"engine/moderation", []string{".", "operator", "engine/..."}, "adapters and console declare what they need of the lists"},
+	{"engine/moderation", []string{".", "operator", "operator/...", "engine/..."}, "adapters and console declare what they need of the lists"},
 	{"engine/mailbox", []string{".", "operator", "engine/..."}, "adapters declare what they need of kept mail"},
 	{"engine/notice", []string{".", "operator", "engine/store"}, "others say what happened where they store it; the store counts it"},
 	{"engine/demand", []string{".", "console", "engine/..."}, "adapters declare what they need of demands"},

@@ -8,6 +8,7 @@ import (
 	"reflect"
 
 	"inbox/exchange"
+	"inbox/internal/fault"
 	"inbox/internal/openapi"
 )
 
@@ -117,6 +118,27 @@ func (o Operation[S]) Describe() openapi.Operation {
 		described.About[one.name] = openapi.Parameter{Meaning: one.meaning, Schema: one.schema()}
 	}
 	return described
+}
+
+// Reason says why an operator does something.
+type Reason struct {
+	Reason string `json:"reason,omitempty"`
+}
+
+// WithReason is the input of an operation that takes an optional Reason.
+type WithReason struct {
+	Body Reason `body:"optional"`
+}
+
+// maxReason bounds a Reason, in bytes.
+const maxReason = 500
+
+// Why returns the reason; fault.Malformed for one that is too long.
+func (w WithReason) Why() (string, error) {
+	if len(w.Body.Reason) > maxReason {
+		return "", fault.InField("reason", "must be at most 500 bytes of text")
+	}
+	return w.Body.Reason, nil
 }
 
 // Page is which part of a long list is wanted.

@@ -1,4 +1,4 @@
-package operator
+package held
 
 import (
 	"context"
@@ -9,21 +9,21 @@ import (
 	"inbox/internal/fault"
 )
 
-// heldMoves keeps what was done to one message. During a restore, before is called.
-type heldMoves struct {
-	HeldDecisions
+// moves keeps what was done to one message. During a restore, before is called.
+type moves struct {
+	Decisions
 
 	before func()
 	state  string
 }
 
-func (h *heldMoves) Restore(context.Context, string) error {
+func (h *moves) Restore(context.Context, string) error {
 	h.before()
 	h.state = exchange.StateHeld
 	return nil
 }
 
-func (h *heldMoves) Drop(context.Context, string, string) error {
+func (h *moves) Drop(context.Context, string, string) error {
 	h.state = exchange.StateRefused
 	return nil
 }
@@ -40,11 +40,11 @@ func TestRestoreBesideABlock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var now moderation.Verdict
-			moves := &heldMoves{state: exchange.StateRefused, before: func() { now = test.during }}
-			held := Held{HeldDecisions: moves, listed: func(context.Context, string) (moderation.Verdict, error) { return now, nil }}
-			err := held.Restore(t.Context(), "t1")
-			if refused := test.state == exchange.StateRefused; fault.Is(err, fault.Conflict) != refused || moves.state != test.state {
-				t.Errorf("%v; the message is %s", err, moves.state)
+			made := &moves{state: exchange.StateRefused, before: func() { now = test.during }}
+			service := New(made, nil, nil, func(context.Context, string) (moderation.Verdict, error) { return now, nil })
+			err := service.Restore(t.Context(), "t1")
+			if refused := test.state == exchange.StateRefused; fault.Is(err, fault.Conflict) != refused || made.state != test.state {
+				t.Errorf("%v; the message is %s", err, made.state)
 			}
 		})
 	}
