@@ -21,21 +21,65 @@ func (p *Pages) heldRoutes() []httpserver.Route {
 		p.page(exchange.RoleRead, at("work", "held")+"/{turn}", p.heldMessage),
 		p.act(exchange.RoleWork, at("work", "held", "release"), false, p.release),
 		p.act(exchange.RoleWork, at("work", "held", "drop"), false, p.drop),
+		p.act(exchange.RoleWork, at("work", "held", "restore"), false, p.restoreHeld),
 		p.act(exchange.RoleAdmin, at("work", "held")+"/{turn}/allow", false, p.allow),
 		p.act(exchange.RoleAdmin, at("work", "held")+"/{turn}/block", false, p.block),
 	}
 }
 
-// heldView is a page of messages that wait for the operator.
+// heldView is a page of messages that wait for the operator, or of those that were dropped and can be restored.
 type heldView struct {
 	workView
 
-	Rows []exchange.TurnRecord
+	Dropped bool
+	Rows    []exchange.TurnRecord
+}
+
+// action is where the form of the page goes.
+func (v heldView) action() string {
+	if v.Dropped {
+		return at("work", "held", "restore")
+	}
+	return at("work", "held", "release")
+}
+
+func (v heldView) heading(ctx context.Context) string {
+	if v.Dropped {
+		return text(ctx, "Dropped messages")
+	}
+	return text(ctx, "Held messages")
+}
+
+func (v heldView) why(ctx context.Context) string {
+	if v.Dropped {
+		return text(ctx, "Why it was dropped")
+	}
+	return text(ctx, "Why it is held")
+}
+
+// until heads the column that says how long a message stays in the list.
+func (v heldView) until(ctx context.Context) string {
+	if v.Dropped {
+		return text(ctx, "Content expires")
+	}
+	return text(ctx, "Dropped by itself")
+}
+
+// of is the page of one message in the list.
+func (v heldView) of(turn exchange.TurnRecord) string {
+	if v.Dropped {
+		return at("messages", turn.ID)
+	}
+	return at("work", "held", turn.ID)
 }
 
 func (p *Pages) held(w http.ResponseWriter, r *http.Request, s account.Session) error {
-	v := heldView{workView: p.workView(r, s, "held")}
-	turns, err := p.Operator.Held.List(r.Context(), r.URL.Query().Get("agent"), r.URL.Query().Get("before"), pageSize+1)
+	v := heldView{workView: p.workView(r, s, "held"), Dropped: r.URL.Query().Get("dropped") == "true"}
+	read := p.Operator.Held.List
+	if v.Dropped {
+		read = p.Operator.Held.Dropped
+	}
+	turns, err := read(r.Context(), r.URL.Query().Get("agent"), r.URL.Query().Get("before"), pageSize+1)
 	if err != nil {
 		return err
 	}
@@ -43,7 +87,7 @@ func (p *Pages) held(w http.ResponseWriter, r *http.Request, s account.Session) 
 	if v.Rows, next = exchange.NextPage(turns, pageSize, exchange.TurnCursor); next != "" {
 		v.Next = query(r, "before", next, "select", "")
 	}
-	return p.showWork(w, r, s, text(r.Context(), "Held messages"), heldPage(v))
+	return p.showWork(w, r, s, v.heading(r.Context()), heldPage(v))
 }
 
 // heldMessageView is one of them, with what an entry on a list would do.
@@ -146,6 +190,15 @@ func (p *Pages) drop(w http.ResponseWriter, r *http.Request, s account.Session) 
 		return err
 	}
 	words := count(r.Context(), all.done, "{n} message was dropped.", "{n} messages were dropped.")
+	return p.done(w, r, back(r, workPath("held")), all.and(r.Context(), words))
+}
+
+func (p *Pages) restoreHeld(w http.ResponseWriter, r *http.Request, s account.Session) error {
+	all, err := p.each(r, s, "held", "restore", p.Operator.Held.Restore)
+	if err != nil {
+		return err
+	}
+	words := count(r.Context(), all.done, "{n} message is held again.", "{n} messages are held again.")
 	return p.done(w, r, back(r, workPath("held")), all.and(r.Context(), words))
 }
 

@@ -56,7 +56,7 @@ func TestTextsOfWorkNeverBecomeMarkup(t *testing.T) {
 			})
 		},
 		"held": func(text string) templ.Component {
-			return heldPage(heldView{some, []exchange.TurnRecord{withParts(markuptest.Fill(turn, text), words, text)}})
+			return heldPage(heldView{some, false, []exchange.TurnRecord{withParts(markuptest.Fill(turn, text), words, text)}})
 		},
 		"held message": func(text string) templ.Component {
 			v := heldMessageView{workView: some, Turn: withParts(markuptest.Fill(turn, text), words, text), Unproven: true, Block: []listTarget{{text, text}}}

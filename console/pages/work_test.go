@@ -286,6 +286,19 @@ func TestWorkOfOperators(t *testing.T) {
 		if err != nil || len(records) != 3 || !strings.Contains(records[0].Detail+records[1].Detail, two) {
 			t.Errorf("on record: %+v, %v", records, err)
 		}
+		if page := reader.shows("/console/work/held?dropped=true", "first words", "second words"); strings.Contains(page, "Restore what is chosen") || strings.Contains(page, "third words") {
+			t.Errorf("the dropped messages of a reader: %s", page)
+		}
+		worker.shows("/console/work/held?dropped=true", "Restore what is chosen")
+		if status, _ := reader.does("/console/work/held/restore", "id", two); status != http.StatusForbidden || o.stateOf(two) != exchange.StateRefused {
+			t.Errorf("a reader restores: %d", status)
+		}
+		if _, page := worker.does("/console/work/held/restore", "id", two, "id", three); !strings.Contains(page, "1 message is held again") || !strings.Contains(page, "1 was left") || o.stateOf(two) != exchange.StateHeld {
+			t.Errorf("restored: %s, %s", o.stateOf(two), page)
+		}
+		if _, page := worker.does("/console/work/held/drop", "id", two, "reason", "spam"); !strings.Contains(page, "1 message was dropped") {
+			t.Errorf("dropped again: %s", page)
+		}
 	})
 
 	t.Run("lists", func(t *testing.T) {
