@@ -305,7 +305,7 @@ func (t *ClientTool) readSchema(key string, found *problems) {
 		content, err = os.ReadFile(t.ParametersFile)
 	}
 	if err != nil {
-		found.add(key+".parameters_file", err.Error(), "make the file readable for the server")
+		found.add(key+".parameters_file", err.Error(), fileAdvice(err))
 		return
 	}
 

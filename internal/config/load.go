@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -233,7 +234,7 @@ func readSecret(secret *Secret, file, key string, found *problems) {
 
 	content, err := readSecretFile(file)
 	if err != nil {
-		found.add(key, err.Error(), "make the file readable for the server")
+		found.add(key, err.Error(), fileAdvice(err))
 		return
 	}
 
@@ -243,6 +244,14 @@ func readSecret(secret *Secret, file, key string, found *problems) {
 	}
 
 	*secret = content
+}
+
+// fileAdvice says what to do about a file that could not be read.
+func fileAdvice(err error) string {
+	if errors.Is(err, os.ErrNotExist) {
+		return "create the file, readable for the server, or correct the path"
+	}
+	return "make the file readable for the server"
 }
 
 func readSecretFile(path string) (Secret, error) {

@@ -237,7 +237,7 @@ func TestMissingFile(t *testing.T) {
 func TestSecretFileProblems(t *testing.T) {
 	document := minimal + "[[agents]]\nname = \"a\"\nkind = \"webhook\"\nwebhook = { url = \"http://x/\", secret_file = \"/nowhere/secret\" }\n"
 	_, err := Load(write(t, document), nil)
-	if want := "inbox.toml:5: agents[0].webhook.secret_file: stat /nowhere/secret: no such file or directory; make the file readable for the server"; err == nil || err.Error() != want {
+	if want := "inbox.toml:5: agents[0].webhook.secret_file: stat /nowhere/secret: no such file or directory; create the file, readable for the server, or correct the path"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
