@@ -45,8 +45,8 @@ func (s Setup) Next(c *config.Config, files []File, addresses []netip.Addr) []In
 	asUser := ""
 	if s.User == ServiceUser {
 		steps = append(steps, Instruction{Text: "Create a user that runs the server", Commands: []string{
-			"useradd --system --home-dir " + shellWord(s.Directory) + " --shell /usr/sbin/nologin " + ServiceUser,
-			"chown -R " + ServiceUser + ": " + shellWord(s.Directory),
+			"sudo useradd --system --home-dir " + shellWord(s.Directory) + " --shell /usr/sbin/nologin " + ServiceUser,
+			"sudo chown -R " + ServiceUser + ": " + shellWord(s.Directory),
 		}})
 		asUser = "sudo -u " + ServiceUser + " "
 	}
