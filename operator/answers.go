@@ -70,7 +70,7 @@ func (a Answers) find(ctx context.Context, id string) (string, error) {
 	}
 	replyID, err := a.index.Reply(ctx, id)
 	if fault.Is(err, fault.NotFound) {
-		return "", fault.Wrap(fault.NotFound, "no answer "+id+" was given here; give the id of an answer, any id of its message, or its address", err)
+		return "", fault.Newf(fault.NotFound, "no answer %s was given here; give the id of an answer, any id of its message, or its address", id)
 	}
 	return replyID, err
 }

@@ -244,7 +244,7 @@ func (e Erasures) stage(ctx context.Context, erasure store.Erasure) error {
 
 // kept is said in each receipt.
 var kept = []string{
-	"mails that were sent cannot be called back; other servers of the fediverse were asked to delete answers, and decide themselves",
+	"mail that was sent cannot be recalled; other servers of the fediverse were asked to delete answers, and decide themselves",
 	"backups made before, and the server's log, end by their own rules",
 	"what others wrote about the person, and entries of the operator's lists of blocks and allows",
 }

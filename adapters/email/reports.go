@@ -97,7 +97,7 @@ func (r *reporter) count(ctx context.Context, failure exchange.MailFailure) erro
 	failure.At = r.now()
 	suppressed, err := r.suppressions.MailFailed(ctx, failure)
 	if suppressed && err == nil {
-		r.log.WarnContext(ctx, "nothing is sent to an address any more; see: inbox suppressions list",
+		r.log.WarnContext(ctx, "no more mail is sent to an address after failures; see: inbox suppressions list",
 			"address", failure.Address, "kind", failure.Kind, "reason", failure.Reason)
 	}
 

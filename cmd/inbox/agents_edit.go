@@ -17,7 +17,7 @@ import (
 	"inbox/operator/setup"
 )
 
-const takesEffect = "A running server notices with the next: inbox reload (or a restart)."
+const takesEffect = "A running server uses it after: inbox reload (or a restart)."
 
 // agentFile is the file that the command line names.
 func agentFile(cmd *cobra.Command) (setup.AgentFile, error) {

@@ -349,7 +349,7 @@ func awaitErasure(whole context.Context, o *inbox.Operator, id string, wait time
 }
 
 func printReceipt(out io.Writer, receipt operator.Receipt) {
-	fmt.Fprintf(out, "Erasure   %s\nStage     %s\nWanted    %s by %s\n", receipt.ID, receipt.Stage, when(receipt.RequestedAt), receipt.RequestedBy)
+	fmt.Fprintf(out, "Erasure   %s\nStage     %s\nRequested %s by %s\n", receipt.ID, receipt.Stage, when(receipt.RequestedAt), receipt.RequestedBy)
 	if receipt.EndedAt.IsZero() {
 		fmt.Fprintf(out, "The running server goes on with it; see: inbox erase --receipt %s\n", receipt.ID)
 	} else {
@@ -359,7 +359,7 @@ func printReceipt(out io.Writer, receipt operator.Receipt) {
 		fmt.Fprintf(out, "%7d   %s\n", receipt.Counts[what], what)
 	}
 	for _, one := range receipt.Remains {
-		fmt.Fprintf(out, "Remains   %s\n", one)
+		fmt.Fprintf(out, "Kept      %s\n", one)
 	}
 }
 

@@ -58,7 +58,7 @@ Exit codes: 0 written, 1 not written (the message has the reason; no file is lef
 	flags.StringVar(&answers.Domain, "domain", "", "part of every address after the last @")
 	flags.StringVar(&answers.Hostname, "hostname", "", "public name of this machine (default: the domain)")
 	addChoice(cmd, &answers.Apex, "apex", "who serves HTTP at the domain itself, where --hostname is another name (default: what the DNS says)", setup.ApexHere, setup.ApexElsewhere)
-	flags.StringVar(&answers.Email, "email", "", "where the certificate authority may write to you; - = nowhere")
+	flags.StringVar(&answers.Email, "email", "", "contact address for the certificate authority; - = none")
 	flags.StringVar(&answers.Agent.Name, "agent", "", "name of the first agent")
 	addAgentFlags(cmd, &answers.Agent)
 	addChoice(cmd, &answers.Mail, "mail", "how mail leaves", setup.MailDirect, setup.MailSmarthost, setup.MailNone)

@@ -104,7 +104,7 @@ func newRoot() *cobra.Command {
 		Long: `inbox gives an agent one address, @agent@domain, and makes it reachable there by three networks: people
 mention it from Mastodon and the rest of the fediverse, other agents send it A2A tasks, and anyone can
 email agent@domain. Every proof of who is speaking is checked at the edge, nothing that was accepted is
-lost, and each reply leaves by the way the question came.
+lost, and each reply goes back over the network of its question.
 
 Start here:
   inbox demo      show conversations on a throw-away server

@@ -143,7 +143,7 @@ func printTakeover(cmd *cobra.Command, t exchange.Takeover, err error) error {
 	case wantsJSON(cmd):
 		return printJSON(cmd.OutOrStdout(), t)
 	case t.Open():
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has conversation %s of %s; %s for an answer\n", t.Holder, t.ThreadID, t.Agent, waits(t.Waiting))
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s took over conversation %s of %s; %s for an answer\n", t.Holder, t.ThreadID, t.Agent, waits(t.Waiting))
 	default:
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "conversation %s is handed back to %s\n", t.ThreadID, t.Agent)
 	}

@@ -338,7 +338,7 @@ func (d *examiner) lostWork(ctx context.Context) {
 		d.say(name, email.FindingFail, fmt.Sprintf("%d messages, calls, deliveries or notices wait and have no job", count),
 			"start a server of this version: it queues them again within minutes and logs each; if one runs, read its log")
 	default:
-		d.say(name, email.FindingOK, "everything that waits has its job", "")
+		d.say(name, email.FindingOK, "every waiting message and delivery has its job", "")
 	}
 }
 
