@@ -5,9 +5,6 @@ package console
 import (
 	"context"
 	"crypto/subtle"
-	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -278,18 +275,9 @@ func limit(r *http.Request) (int, error) {
 	return number, nil
 }
 
-// readOptional reads a body that may be empty. A member that is not known is refused: a misspelled one would be ignored in silence.
+// readOptional reads a body that may be empty.
 func readOptional(w http.ResponseWriter, r *http.Request, limit int64, into any, hint string) error {
-	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit))
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(into)
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge || err == nil || fault.Is(err, fault.Unavailable) {
-		return err
-	}
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return operation.Unreadable(err, hint)
+	return operation.ReadBody(w, r, limit, into, false, hint)
 }
 
 const (

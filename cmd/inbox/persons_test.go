@@ -143,7 +143,7 @@ func textIn(t *testing.T, rows *store.Store, id string) string {
 	return text.String()
 }
 
-// runs executes a command and returns what it wrote.
+// runs executes a command and returns its standard output and its standard error.
 func runs(t *testing.T, words ...string) (out, told string, err error) {
 	t.Helper()
 	var output, errput bytes.Buffer

@@ -98,7 +98,7 @@ func (p *Pages) compareAnswer(w http.ResponseWriter, r *http.Request, s account.
 	return p.showWork(w, r, s, v.Title, comparePage(v))
 }
 
-// correctAnswer changes an answer that was sent; everyone who has it is told. A text that changed since the form was drawn is compared first.
+// correctAnswer edits a sent answer and notifies its receivers. If the text changed after the form was rendered, it shows a comparison first.
 func (p *Pages) correctAnswer(w http.ResponseWriter, r *http.Request, s account.Session) error {
 	v, err := p.comparedAnswer(r, s)
 	if err != nil {

@@ -1368,7 +1368,7 @@ func document(title string, body []byte) templ.Component {
 	})
 }
 
-// editForm asks for another text. It is saved at once, or what it would change is shown before anything happens.
+// editForm edits the text of an answer. One button saves it, the other previews the change first.
 func editForm(v editView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

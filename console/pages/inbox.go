@@ -105,7 +105,7 @@ func (p *Pages) readInbox(r *http.Request, s account.Session) (v inboxView, err 
 	return p.readInboxOf(r, s, inboxFilterOf(r.URL.Query(), "agent"), openConversation{}, pageSize)
 }
 
-// openConversation is the one beside which the list stands; its zero value is none.
+// openConversation identifies the conversation shown next to the list. The zero value means none.
 type openConversation struct{ agent, thread string }
 
 func inboxFilterOf(query url.Values, agent string) inboxFilter {

@@ -25,7 +25,7 @@ func (p *Pages) threadRoutes() []httpserver.Route {
 	}
 }
 
-// threadView is a conversation, oldest message of the page first, between the list of conversations and what is known of one message.
+// threadView is the page of a conversation: the list of conversations, the messages with the oldest first, and the context of the selected one.
 type threadView struct {
 	Agent, ID string
 	Sender    normalized.Sender // of the newest message
@@ -93,7 +93,7 @@ func (p *Pages) thread(w http.ResponseWriter, r *http.Request, s account.Session
 	return p.show(w, r, s, view{Title: title, Section: sectionInbox, Scripts: []string{"sse.js"}, Panes: true}, threadPage(v))
 }
 
-// readContext reads what stands beside a conversation: the list, who writes, and what is known of the chosen message. Each is one bounded look.
+// readContext reads the panes beside a conversation: the list, the operator who has it, and the context of the selected message. Each is one bounded query.
 func (p *Pages) readContext(r *http.Request, s account.Session, v *threadView) (err error) {
 	ctx := r.Context()
 	if v.List, err = p.readBeside(r, s, openConversation{v.Agent, v.ID}); err != nil {

@@ -446,7 +446,7 @@ func threadHead(v threadView) templ.Component {
 	})
 }
 
-// said is what came, with what can be done about it.
+// said is a received message with its actions.
 func said(v turnView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -851,7 +851,7 @@ func messageActs(v turnView) templ.Component {
 	})
 }
 
-// answered is the answer to a message, or why there is none.
+// answered is the answer to a message, or the reason that it has none.
 func answered(v turnView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1206,7 +1206,7 @@ func correctForm(v turnView) templ.Component {
 	})
 }
 
-// threadContext is what is known of the chosen message: who sent it, what proves that, who reads the conversation, where the answer went.
+// threadContext shows the sender of the selected message, the evidence, the readers of the conversation and the deliveries of the answer.
 func threadContext(v threadView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

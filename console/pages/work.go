@@ -80,7 +80,7 @@ func workPath(list string) string {
 	return at("work") + "?" + values("list", list)
 }
 
-// workView is what stands around the list of the work.
+// workView is the frame of every list of work: filters, counts and paging.
 type workView struct {
 	Tab               string // the kind to which the list is narrowed; empty = all
 	Waiting           operator.Overview

@@ -107,7 +107,7 @@ func (in reader) read(fields []field, into reflect.Value) error {
 		case "header":
 			text = strings.TrimSpace(in.r.Header.Get(one.name))
 		case "body":
-			if err := in.readBody(one, target.Addr().Interface()); err != nil {
+			if err := ReadBody(in.w, in.r, in.maxBody, target.Addr().Interface(), one.required, in.hint); err != nil {
 				return err
 			}
 			continue
@@ -151,18 +151,19 @@ func (f field) set(target reflect.Value, text string) error {
 	return nil
 }
 
-// readBody reads a JSON object. A member that is not known is refused: a misspelled one would be ignored in silence.
-func (in reader) readBody(one field, into any) error {
-	decoder := json.NewDecoder(http.MaxBytesReader(in.w, in.r.Body, in.maxBody))
+// ReadBody reads a JSON object of at most limit bytes, which may be missing unless it is required. It refuses an unknown member: a misspelled one would be
+// ignored in silence. The hint says what to send.
+func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, into any, required bool, hint string) error {
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit))
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(into)
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge || err == nil || fault.Is(err, fault.Unavailable) {
 		return err
 	}
-	if errors.Is(err, io.EOF) && !one.required {
+	if errors.Is(err, io.EOF) && !required {
 		return nil
 	}
-	return Unreadable(err, in.hint)
+	return Unreadable(err, hint)
 }
 
 // Unreadable refuses a body and names the member that is not known, where that is the reason.
